@@ -1,0 +1,142 @@
+"""
+Every setting of the bridge and the handlers, read once, by a command.
+
+A setting is a flag and a variable: `ack_wait_seconds` is `--ack-wait-seconds` and
+`WEIR_ACK_WAIT_SECONDS`; the flag wins. Units stand last in the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+_Positive = Annotated[float, Meta(gt=0)]
+_Count = Annotated[int, Meta(ge=1)]
+
+
+class SettingsError(Exception):
+    """A setting has a value that it cannot have; the text names the variable and the remedy."""
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings, with the defaults of production; tests shorten times through variables."""
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    """NATS servers that carry the queue, comma-separated."""
+    nats_creds: str = ""
+    """File with NATS user credentials."""
+    nats_ca: str = ""
+    nats_cert: str = ""
+    nats_key: str = ""
+    nats_engine_url: str = ""
+    """The engines' side of the same NATS, as pods reach it; written into pods."""
+    nats_default: Literal["managed", "shared"] = "managed"
+    """Which NATS a deployment gets that does not say."""
+    nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    """Replicas of the streams: 3 on a NATS cluster."""
+    watch_namespaces: str = ""
+    """Namespaces to watch, comma-separated; empty is all."""
+    namespace: str = "weir-system"
+    """The namespace that Weir itself runs in."""
+    identity: str = ""
+    """Name of this process in leases, history and the User-Agent; empty makes one."""
+    concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
+    """Reconciles at once in one handler process, per consumer."""
+    http: str = ":8080"
+    """Where /healthz, /readyz and /metrics are served; `off` serves nothing."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    lease_seconds: Annotated[float, Meta(ge=1)] = 12.0
+    """An object is its handler's for so long after the last renewal."""
+    lease_renew_seconds: _Positive = 4.0
+    ack_wait_seconds: _Positive = 10.0
+    """A message whose handler is silent for so long is given to another."""
+    conflict_backoff_seconds: _Positive = 0.02
+    """First wait when another process holds the object; doubles up to the next setting."""
+    conflict_backoff_max_seconds: _Positive = 0.5
+    write_timeout_seconds: _Positive = 5.0
+    """What every mutating call asks of the API server, and the lease left that it needs."""
+    reconcile_seconds_max: _Positive = 120.0
+    """One reconcile is cut off after so long."""
+    shutdown_seconds: _Positive = 15.0
+    """After SIGTERM, reconciles have so long to finish before they are given back."""
+
+    backoff_seconds: _Positive = 1.0
+    backoff_max_seconds: _Positive = 300.0
+    quarantine_failures: _Count = 10
+    """So many own failures in a row quarantine an object."""
+    quarantine_retry_seconds: _Positive = 300.0
+    convict_crashes: _Count = 3
+    """So many deaths of a process that ran the object alone convict it."""
+    child_retry_seconds: _Positive = 5.0
+    """First retry after a refusal that concerns one child; doubles up to the next setting."""
+    child_retry_max_seconds: _Positive = 60.0
+    not_ready_seconds: _Positive = 10.0
+    """While a resource is not ready it is looked at this often."""
+    other_renderer_seconds: _Positive = 5.0
+    """A handler older than an object's renderer gives it back for so long."""
+    renderer_mark_seconds: Annotated[float, Meta(ge=1)] = 60.0
+    """How long the mark of a live renderer version outlives its last renewal."""
+
+    resync_seconds: _Positive = 600.0
+    """Every object is looked at once per so many seconds, spread over them."""
+    resync_rate_per_second: _Positive = 500.0
+    """At most so many resync events a second."""
+    stream_check_seconds: _Positive = 5.0
+    """How often the streams and the consumer are checked, and made again when missing."""
+    duplicate_window_seconds: Annotated[float, Meta(ge=1)] = 120.0
+    watch_seconds: _Positive = 290.0
+    """What a watch asks of the server as its length."""
+    watch_idle_seconds: _Positive = 70.0
+    """Silence on a watch, bookmarks included, after which it is taken for dead.
+
+    The server sends a bookmark about every minute (source: kube-apiserver, watch cache).
+    """
+    list_page_size: Annotated[int, Meta(ge=1, le=10000)] = 500
+    pending_max: _Count = 100_000
+    """Keys remembered while NATS is away; beyond them a resync takes over."""
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces to watch; empty means all."""
+        return tuple(filter(None, (part.strip() for part in self.watch_namespaces.split(","))))
+
+
+def variable(field: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"WEIR_{field.upper()}"
+
+
+def read_settings(environment: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+    """
+    Return the settings that flags (by field name) and the environment give.
+
+    Raises SettingsError with the variable's name, what is wrong with it and what it may be.
+    """
+    given: dict[str, Any] = {}
+    for field in Settings.__struct_fields__:
+        value = flags.get(field, environment.get(variable(field)))
+        if value is not None and value != "":
+            given[field] = value
+    for field, value in given.items():
+        try:
+            msgspec.convert({field: value}, Settings, strict=False)
+        except msgspec.ValidationError as exc:
+            reason = str(exc).partition(" - at ")[0]
+            raise SettingsError(f"{variable(field)}={value!r}: {reason}") from exc
+    settings = msgspec.convert(given, Settings, strict=False)
+    if settings.lease_renew_seconds * 2 > settings.lease_seconds:
+        raise SettingsError(
+            f"WEIR_LEASE_RENEW_SECONDS={settings.lease_renew_seconds:g} must be at most half of "
+            f"WEIR_LEASE_SECONDS={settings.lease_seconds:g}, or one late renewal loses the object"
+        )
+    if settings.lease_seconds - settings.lease_renew_seconds <= settings.write_timeout_seconds:
+        raise SettingsError(
+            f"WEIR_LEASE_SECONDS={settings.lease_seconds:g} less WEIR_LEASE_RENEW_SECONDS must "
+            f"exceed WEIR_WRITE_TIMEOUT_SECONDS={settings.write_timeout_seconds:g}, or no write "
+            f"could ever start"
+        )
+    return settings

@@ -1,0 +1,1 @@
+"""THE CONTRACT: what users write, and what the bridge watches."""

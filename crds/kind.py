@@ -1,0 +1,53 @@
+"""What a Kubernetes kind is called, and the API paths that follow from it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """
+    A kind as the API server serves it.
+
+    Source of the paths: Kubernetes API conventions, "Resource URIs".
+    """
+
+    group: str
+    """API group; the empty string is the core group."""
+    version: str
+    kind: str
+    plural: str
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the bare version in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def queue_name(self) -> str:
+        """The kind's token in NATS subjects: its name in lower case."""
+        return self.kind.lower()
+
+    @property
+    def crd_name(self) -> str:
+        """Name of the CustomResourceDefinition that would serve this kind."""
+        return f"{self.plural}.{self.group}"
+
+    def path(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """Return the URL path of a collection (of all namespaces without one), object or subresource."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+            if subresource:
+                parts.append(subresource)
+        return "/".join(parts)

@@ -1,0 +1,97 @@
+"""What the reconciler must know of a kind: its contract and a few pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from crds.contract import Contract
+from crds.kubernetes import Manifest
+
+R = TypeVar("R")
+
+
+class ChildName(NamedTuple):
+    """A child among its resource's children: kind as in manifests, and name."""
+
+    kind: str
+    name: str
+
+
+class TerminalError(Exception):
+    """Nothing but an edit of the resource can help."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        """Take a CamelCase reason, and what is wrong, where, and the remedy."""
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a rendering depends on besides the resource."""
+
+    nats_default: str = "managed"
+    nats_engine_url: str = ""
+    served: frozenset[str] = frozenset()
+    """CRD names of the optional kinds that the API server serves."""
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """Something that the status must say although the resource is served."""
+
+    reason: str
+    message: str
+    degraded: bool = True
+    """False for what is worth knowing but takes nothing from the user."""
+
+
+class Rendering(Struct, frozen=True, kw_only=True):
+    """The children that a resource asks for, in the order of their creation."""
+
+    children: tuple[Manifest, ...]
+    notices: tuple[Notice, ...] = ()
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What keeps one child from being as rendered."""
+
+    child: ChildName
+    reason: str
+    message: str
+
+
+class Observation(Struct, frozen=True, kw_only=True):
+    """What is true of the children after they were applied."""
+
+    children: Mapping[ChildName, Manifest | None]
+    """Every rendered child as the API server holds it; None where it does not exist."""
+    notices: tuple[Notice, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    pods: tuple[Manifest, ...] | None = None
+    """The resource's pods, where they were read (only while it is not ready)."""
+    now: str
+    """RFC 3339, to the second."""
+
+
+class Handler(Struct, Generic[R], frozen=True, kw_only=True):
+    """The behaviour of one kind. All functions are pure."""
+
+    contract: Contract
+    renderer: int
+    """Version of the rendering; a bump may restart pods and stands in the changelog."""
+    render: Callable[[R, Facts], Rendering]
+    """`render(resource, facts)`; raises TerminalError where only an edit helps."""
+    status: Callable[[R, Observation], Manifest]
+    """The whole `status` that the resource should have now; conditions included."""
+    refused: Callable[[Manifest, TerminalError, str], Manifest]
+    """`refused(raw resource, error, now)`: the whole `status` of what cannot be served."""
+    recorded: Callable[[R], tuple[ChildName, ...]]
+    """Children that the last status and the fixed names give: where prune looks besides hints."""
+    pod_selector: Callable[[R], str]
+    """Label selector of the resource's pods."""
+
+
+AnyHandler = Handler[Any]
