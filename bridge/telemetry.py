@@ -1,0 +1,358 @@
+"""
+Logs, metrics and traces of every Weir process.
+
+Logs are JSON lines on stderr: a constant message and fields, those bound around the call
+included, with the ids of the span that is open. Metrics are OpenTelemetry instruments behind a
+Prometheus reader (`exposition()` is what /metrics serves). Spans leave the process only when
+OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set; they exist without it,
+so that log lines of one change share a trace id across processes.
+
+Until `set_up`, and after `shut_down`, everything here works and goes nowhere but to stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from opentelemetry import trace
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
+from opentelemetry.sdk.metrics import Histogram, MeterProvider
+from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import NoOpTracer, Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from bridge.settings import Settings
+
+_EXPORT_SECONDS: Final = 1.0
+"""A dead collector may delay the end of a process by this much, not by the SDK's ten seconds."""
+
+_BUCKETS_SECONDS: Final = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
+)
+
+_propagator = TraceContextTextMapPropagator()
+
+
+# Logs
+
+
+_bound: ContextVar[Mapping[str, Any]] = ContextVar("bound", default={})  # noqa: B039 - never mutated
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+class Log:
+    """A named logger whose lines are a constant message and fields."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(f"weir.{name}")
+
+    def debug(self, message: str, **fields: object) -> None:
+        """Say that we looked."""
+        self._write(logging.DEBUG, message, fields)
+
+    def info(self, message: str, **fields: object) -> None:
+        """Say that the world changed."""
+        self._write(logging.INFO, message, fields)
+
+    def warning(self, message: str, **fields: object) -> None:
+        """Say that something failed and is tried again."""
+        self._write(logging.WARNING, message, fields)
+
+    def error(
+        self, message: str, *, exception: BaseException | None = None, **fields: object
+    ) -> None:
+        """Say that somebody must act; the exception's traceback is in the line."""
+        self._write(logging.ERROR, message, fields, exception)
+
+    def _write(
+        self,
+        level: int,
+        message: str,
+        fields: Mapping[str, object],
+        exception: BaseException | None = None,
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(
+                level, message, extra={"fields": {**_bound.get(), **fields}}, exc_info=exception
+            )
+
+
+def logger(name: str) -> Log:
+    """Return the logger of a module, under `weir.`."""
+    return Log(name)
+
+
+@contextmanager
+def bound(**fields: object) -> Iterator[None]:
+    """Every line of this task inside carries these fields."""
+    token = _bound.set({**_bound.get(), **fields})
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object per record, of our loggers and of libraries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        context = trace.get_current_span().get_span_context()
+        if context.is_valid:
+            line["trace_id"] = trace.format_trace_id(context.trace_id)
+            line["span_id"] = trace.format_span_id(context.span_id)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return _encoder.encode(line).decode()
+
+
+# Metrics
+
+
+WatchAges = Callable[[], Iterable[tuple[str, str, float]]]
+"""Returns (kind, namespace, seconds since the watch last heard anything) of every watch."""
+
+
+class Metrics:
+    """The instruments; made anew when a meter arrives."""
+
+    def __init__(self) -> None:
+        self._watch_ages: WatchAges = tuple
+        self.attach(NoOpMeter("weir"))
+
+    def attach(self, meter: Meter) -> None:
+        """Everything counted from now on goes to this meter."""
+        self._meter = meter
+        self._generic: dict[str, Any] = {}
+        self._api_calls = meter.create_counter(
+            "weir_api_calls", description="Requests to the API server"
+        )
+        self._api_seconds = meter.create_histogram(
+            "weir_api_call_duration_seconds", description="Duration of requests to the API server"
+        )
+        self._published = meter.create_counter(
+            "weir_published", description="Events that were published to the queue"
+        )
+        self._reconciles = meter.create_counter(
+            "weir_reconciles", description="Reconciles by their outcome"
+        )
+        self._reconcile_seconds = meter.create_histogram(
+            "weir_reconcile_duration_seconds", description="Duration of reconciles"
+        )
+        self._pending = meter.create_gauge(
+            "weir_queue_pending", description="Messages that wait for a handler"
+        )
+        self._in_flight = meter.create_gauge(
+            "weir_queue_in_flight", description="Messages in a handler's hands"
+        )
+        self._breakers = meter.create_gauge(
+            "weir_breaker_open", description="1 while a backend is taken for unreachable"
+        )
+        meter.create_observable_gauge(
+            "weir_watch_age_seconds",
+            callbacks=[self._observe_watch_ages],
+            description="Time since a watch last heard from the API server",
+        )
+
+    def api_call(self, verb: str, code: int | str, seconds: float) -> None:
+        """Count one request; `code` is the HTTP status, or what stood in for it."""
+        self._api_calls.add(1, {"verb": verb, "code": str(code)})
+        self._api_seconds.record(seconds, {"verb": verb})
+
+    def published(self, kind: str, type: str, result: str) -> None:  # noqa: A002 - CloudEvents' word
+        """Count one event: `result` is stored, duplicate or failed."""
+        self._published.add(1, {"kind": kind, "type": type, "result": result})
+
+    def reconciled(self, kind: str, outcome: str, reason: str, seconds: float) -> None:
+        """Count one reconcile and its duration."""
+        self._reconciles.add(1, {"kind": kind, "outcome": outcome, "reason": reason})
+        self._reconcile_seconds.record(seconds, {"kind": kind, "outcome": outcome})
+
+    def set_queue_depth(self, consumer: str, pending: int, in_flight: int) -> None:
+        """Remember how deep a consumer's queue is; the sum is what scalers use."""
+        self._pending.set(pending, {"consumer": consumer})
+        self._in_flight.set(in_flight, {"consumer": consumer})
+
+    def set_watch_age_callback(self, ages: WatchAges) -> None:
+        """From now on `ages` is asked for the age of the watches."""
+        self._watch_ages = ages
+
+    def breaker(self, backend: str, *, open: bool) -> None:  # noqa: A002 - what breakers are
+        """Remember whether a backend is taken for unreachable."""
+        self._breakers.set(int(open), {"backend": backend})
+
+    def count(self, name: str, amount: int = 1, **labels: str) -> None:
+        """Add to the counter of this name (shown with `_total`)."""
+        instrument = self._generic.get(name)
+        if instrument is None:
+            instrument = self._generic[name] = self._meter.create_counter(name)
+        instrument.add(amount, labels)
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Set the gauge of this name."""
+        instrument = self._generic.get(name)
+        if instrument is None:
+            instrument = self._generic[name] = self._meter.create_gauge(name)
+        instrument.set(value, labels)
+
+    def seconds(self, name: str, value: float, **labels: str) -> None:
+        """Add a duration to the histogram of this name."""
+        instrument = self._generic.get(name)
+        if instrument is None:
+            instrument = self._generic[name] = self._meter.create_histogram(name)
+        instrument.record(value, labels)
+
+    def _observe_watch_ages(self, _: CallbackOptions) -> Iterable[Observation]:
+        for kind, namespace, seconds in self._watch_ages():
+            yield Observation(seconds, {"kind": kind, "namespace": namespace})
+
+
+METRICS: Final = Metrics()
+
+
+# Traces
+
+
+@contextmanager
+def span(
+    name: str, *, kind: SpanKind = SpanKind.INTERNAL, parent: str = "", **attributes: str | int
+) -> Iterator[Span]:
+    """
+    A span is open inside; `parent` is a W3C traceparent, without one the open span is it.
+
+    An exception that leaves it marks it as failed.
+    """
+    context = _propagator.extract({"traceparent": parent}) if parent else None
+    with _process.tracer.start_as_current_span(
+        name, context=context, kind=kind, attributes=attributes
+    ) as opened:
+        yield opened
+
+
+def fail_span(reason: str) -> None:
+    """Mark the open span as failed, without an exception."""
+    trace.get_current_span().set_status(StatusCode.ERROR, reason)
+
+
+def traceparent() -> str:
+    """Return the W3C traceparent of the open span, empty without one."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+# The process
+
+
+class _Process:
+    """What `set_up` made and `shut_down` ends."""
+
+    def __init__(self) -> None:
+        self.tracer: Tracer = NoOpTracer()
+        self.registry = CollectorRegistry()
+        self.meters: MeterProvider | None = None
+        self.spans: TracerProvider | None = None
+        self.handler: logging.Handler | None = None
+
+
+_process = _Process()
+
+
+def set_up(component: str, settings: Settings) -> None:
+    """Logs, metrics and traces of this process carry `component` and go where they should."""
+    shut_down()
+    _set_up_logs(settings.log_level)
+    resource = Resource.create(
+        {
+            "service.namespace": "weir",
+            **({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": f"weir-{component}"}),
+            **({"service.instance.id": settings.identity} if settings.identity else {}),
+        }
+    )
+    _process.registry = CollectorRegistry()
+    ProcessCollector(registry=_process.registry)
+    _process.meters = MeterProvider(
+        metric_readers=[
+            PrometheusMetricReader(
+                disable_target_info=True, scope_info_enabled=False, registry=_process.registry
+            )
+        ],
+        resource=resource,
+        shutdown_on_exit=False,
+        views=[
+            View(
+                instrument_name="*_seconds",
+                instrument_type=Histogram,
+                aggregation=ExplicitBucketHistogramAggregation(_BUCKETS_SECONDS),
+            )
+        ],
+    )
+    METRICS.attach(_process.meters.get_meter("weir"))
+    _process.spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if any(
+        os.environ.get(name)
+        for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    ):
+        _export_spans(_process.spans)
+    _process.tracer = _process.spans.get_tracer("weir")
+
+
+def shut_down() -> None:
+    """What was recorded is exported; nothing of `set_up` is left."""
+    METRICS.attach(NoOpMeter("weir"))
+    METRICS.set_watch_age_callback(tuple)
+    _process.tracer = NoOpTracer()
+    if _process.spans is not None:
+        _process.spans.shutdown()
+        _process.spans = None
+    if _process.meters is not None:
+        _process.meters.shutdown()
+        _process.meters = None
+    if _process.handler is not None:
+        logging.getLogger().removeHandler(_process.handler)
+        _process.handler = None
+
+
+def exposition() -> bytes:
+    """Return the metrics in Prometheus' text format."""
+    return generate_latest(_process.registry)
+
+
+def _set_up_logs(level: str) -> None:
+    _process.handler = logging.StreamHandler(sys.stderr)
+    _process.handler.setFormatter(_JsonLines())
+    root = logging.getLogger()
+    root.addHandler(_process.handler)
+    # Libraries speak when something is wrong; their own retries are told by our loggers.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("weir").setLevel(level.upper())
+
+
+def _export_spans(spans: TracerProvider) -> None:
+    # Imported here: 15 MB and 60 ms that a process without a collector does not pay.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        OTLPSpanExporter,
+    )
+
+    spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=_EXPORT_SECONDS)))
