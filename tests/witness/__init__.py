@@ -1,0 +1,1 @@
+"""Witnesses: what the API server's audit log and the history say really happened."""
