@@ -1,0 +1,197 @@
+"""
+What the bridge remembers: per object who owns it and what it looked like.
+
+The index answers three questions: does this state matter (its digest is new), who must look
+(the owner, and the former one where it changed), and what does a resource own (the hint). A
+finished list is a diff: what it does not name is gone.
+
+Seventy thousand objects live here, so a record is one small untracked struct; metadata is kept
+only of objects that references are judged by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from bridge.digest import ANNOTATION_PREFIX
+from bridge.events import ChildHint, ObjectKey
+from crds.kubernetes import ObjectMeta
+
+
+class Scope(NamedTuple):
+    """What one watch covers: a kind, in one namespace or, with an empty one, in all."""
+
+    kind: str
+    """As in manifests."""
+    namespace: str
+
+
+class Record(Struct, gc=False):
+    """An object as it was last seen."""
+
+    kind: str
+    name: str
+    uid: str
+    resource_version: str
+    owner: ObjectKey | None
+    digest: int
+    meta: ObjectMeta | None
+    """Kept where asked; without annotations but ours."""
+
+
+class _Scoped(Struct):
+    records: dict[str, Record]
+    """By uid."""
+    listing: set[str] | None = None
+    """The uids that a running list has named so far."""
+
+
+class Index:
+    """The memory of one bridge."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[Scope, _Scoped] = {}
+        self._owned: dict[ObjectKey, list[Record]] = {}
+
+    def apply(
+        self, scope: Scope, meta: ObjectMeta, owner: ObjectKey | None, digest: int, *, keep: bool
+    ) -> tuple[ObjectKey, ...] | None:
+        """
+        Remember a state; return whose keys it concerns, None where nothing that matters changed.
+
+        With `keep`, the metadata is remembered too.
+        """
+        scoped = self._scoped(scope)
+        if scoped.listing is not None:
+            scoped.listing.add(meta.uid)
+        record = scoped.records.get(meta.uid)
+        if record is None:
+            record = Record(
+                scope.kind, meta.name, meta.uid, meta.resource_version, None, digest, None
+            )
+            scoped.records[meta.uid] = record
+            before, changed = None, True
+        else:
+            before, changed = record.owner, record.digest != digest
+            record.resource_version = meta.resource_version
+            record.digest = digest
+        if keep:
+            record.meta = _kept(meta)
+        if owner != before:
+            self._move(record, owner)
+            return tuple(key for key in (owner, before) if key is not None)
+        if not changed:
+            return None
+        return (owner,) if owner is not None else ()
+
+    def delete(self, scope: Scope, uid: str) -> Record | None:
+        """Forget an object; return what was known of it, None where nothing was."""
+        scoped = self._scoped(scope)
+        if scoped.listing is not None:
+            scoped.listing.discard(uid)
+        record = scoped.records.pop(uid, None)
+        if record is not None:
+            self._unlink(record)
+        return record
+
+    def begin_list(self, scope: Scope) -> None:
+        """A list begins; one that was cut off before is forgotten."""
+        self._scoped(scope).listing = set()
+
+    def end_list(self, scope: Scope) -> list[Record]:
+        """Return the objects that the list did not name, which are forgotten now."""
+        scoped = self._scoped(scope)
+        named, scoped.listing = scoped.listing, None
+        if named is None:
+            return []
+        return [
+            record
+            for uid in [uid for uid in scoped.records if uid not in named]
+            if (record := self.delete(scope, uid)) is not None
+        ]
+
+    def forget(self, scope: Scope) -> list[Record]:
+        """Return every object of a scope, all of which are forgotten now."""
+        self.begin_list(scope)
+        return self.end_list(scope)
+
+    def owners(self) -> list[ObjectKey]:
+        """
+        Return every key that is known: of resources, and of owners that are gone.
+
+        Those that changed last come first, so that whoever looks at all of them begins with
+        what was missed.
+        """
+        return sorted(
+            self._owned, key=lambda key: max(map(_age, self._owned[key]), default=0), reverse=True
+        )
+
+    def knows(self, key: ObjectKey) -> bool:
+        """Return whether there is an object of this key."""
+        return key in self._owned
+
+    def children(self, key: ObjectKey) -> Iterator[ChildHint]:
+        """Yield what a resource owns, without itself."""
+        for record in self._owned.get(key, ()):
+            if record.kind.lower() != key.kind or record.name != key.name:
+                yield ChildHint(record.kind, record.name, record.uid)
+
+    def kept(self, kind: str) -> Iterator[tuple[ObjectKey | None, ObjectMeta]]:
+        """Yield owner and metadata of the objects of a kind whose metadata was kept."""
+        for scope, scoped in self._scopes.items():
+            if scope.kind == kind:
+                for record in scoped.records.values():
+                    if record.meta is not None:
+                        yield record.owner, record.meta
+
+    def owners_in(self, scope: Scope) -> set[ObjectKey]:
+        """Return the owners of the objects of one scope."""
+        records: Iterable[Record] = self._scoped(scope).records.values()
+        return {record.owner for record in records if record.owner is not None}
+
+    def __len__(self) -> int:
+        return sum(len(scoped.records) for scoped in self._scopes.values())
+
+    def _scoped(self, scope: Scope) -> _Scoped:
+        scoped = self._scopes.get(scope)
+        if scoped is None:
+            scoped = self._scopes[scope] = _Scoped({})
+        return scoped
+
+    def _move(self, record: Record, owner: ObjectKey | None) -> None:
+        self._unlink(record)
+        if owner is None:
+            record.owner = None
+            return
+        siblings = self._owned.get(owner)
+        if siblings is None:
+            self._owned[owner] = [record]
+        else:
+            # One key object per owner, shared by all that it owns.
+            owner = siblings[0].owner or owner
+            siblings.append(record)
+        record.owner = owner
+
+    def _unlink(self, record: Record) -> None:
+        if record.owner is None:
+            return
+        siblings = self._owned[record.owner]
+        siblings[:] = [sibling for sibling in siblings if sibling is not record]
+        if not siblings:
+            del self._owned[record.owner]
+
+
+def _age(record: Record) -> int:
+    version = record.resource_version
+    return int(version) if version.isdecimal() else 0
+
+
+def _kept(meta: ObjectMeta) -> ObjectMeta:
+    if not meta.annotations:
+        return meta
+    ours = {k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)}
+    return msgspec.structs.replace(meta, annotations=ours or None)
