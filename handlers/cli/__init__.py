@@ -1,0 +1,1 @@
+"""The commands of `weir`, one module each; only `handlers.__main__` imports them."""
