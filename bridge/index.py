@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from bridge.digest import ANNOTATION_PREFIX
 from bridge.events import ChildHint, ObjectKey
+from crds.kind import Kind
 from crds.kubernetes import ObjectMeta
 
 
 class Scope(NamedTuple):
     """What one watch covers: a kind, in one namespace or, with an empty one, in all."""
 
-    kind: str
-    """As in manifests."""
+    kind: Kind
     namespace: str
 
 
@@ -34,6 +34,7 @@ class Record(Struct, gc=False):
     """An object as it was last seen."""
 
     kind: str
+    """As in manifests."""
     name: str
     uid: str
     resource_version: str
@@ -63,15 +64,18 @@ class Index:
         """
         Remember a state; return whose keys it concerns, None where nothing that matters changed.
 
-        With `keep`, the metadata is remembered too.
+        With `keep`, the metadata is remembered too. What is nobody's and not kept is not
+        remembered.
         """
         scoped = self._scoped(scope)
         if scoped.listing is not None:
             scoped.listing.add(meta.uid)
         record = scoped.records.get(meta.uid)
         if record is None:
+            if owner is None and not keep:
+                return None
             record = Record(
-                scope.kind, meta.name, meta.uid, meta.resource_version, None, digest, None
+                scope.kind.kind, meta.name, meta.uid, meta.resource_version, None, digest, None
             )
             scoped.records[meta.uid] = record
             before, changed = None, True
@@ -140,7 +144,7 @@ class Index:
             if record.kind.lower() != key.kind or record.name != key.name:
                 yield ChildHint(record.kind, record.name, record.uid)
 
-    def kept(self, kind: str) -> Iterator[tuple[ObjectKey | None, ObjectMeta]]:
+    def kept(self, kind: Kind) -> Iterator[tuple[ObjectKey | None, ObjectMeta]]:
         """Yield owner and metadata of the objects of a kind whose metadata was kept."""
         for scope, scoped in self._scopes.items():
             if scope.kind == kind:

@@ -92,16 +92,14 @@ def read_page(raw: bytes) -> Page | None:
             return None
 
 
-def read_object(raw: bytes | Raw, status_fields: tuple[str, ...] = ()) -> Seen | None:
-    """Return what matters of an object, None where not even name and uid can be had."""
+def read_object(raw: bytes | Raw, status_fields: tuple[str, ...] = ()) -> Seen:
+    """Return what matters of an object, as much of it as can be had."""
     try:
         read = _object.decode(raw)
         meta, status = read.metadata, bytes(read.status)
     except _Odd:
         parts = dict(_members(bytes(raw)))
         meta, status = _skim_meta(parts.get("metadata", b"")), parts.get("status", b"")
-    if not meta.name or not meta.uid:
-        return None
     return Seen(meta, _pick(status, status_fields) if status_fields else {})
 
 
