@@ -12,6 +12,8 @@ from typing import Protocol
 import pytest
 
 from handlers.cli.devstack import access, locate
+from handlers.cli.devstack.borrowed import BorrowedCluster
+from handlers.cli.devstack.cluster import Cluster
 from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.etcd import Etcd
 from handlers.cli.devstack.nats_server import NatsServer
@@ -76,22 +78,46 @@ def fresh_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlPla
     own.stop()
 
 
+@pytest.fixture(scope="session")
+def borrowed_cluster() -> Iterator[Cluster]:
+    """The cluster that WEIR_TEST_KUBECONFIG names."""
+    lent = BorrowedCluster(
+        Path(os.environ[locate.CONTROL_PLANE.variable]),
+        locate.kubectl(os.environ),
+        manifests=shipped_manifests(),
+    )
+    lent.start()
+    yield lent
+    lent.stop()
+
+
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest) -> ControlPlane:
-    """The control plane of this test: its own where it asked for one, else the shared one."""
-    own = "fresh_control_plane" in request.fixturenames
-    found: ControlPlane = request.getfixturevalue("fresh_control_plane" if own else "control_plane")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """
+    The API server of this test, and of `kubectl`, `namespace` and `weir` in it.
+
+    The test's own where it asks for `fresh_control_plane`; the shared one where it asks for
+    `control_plane`; else the one that WEIR_TEST_KUBECONFIG names, when it does.
+    """
+    chosen = "control_plane"
+    if "fresh_control_plane" in request.fixturenames:
+        chosen = "fresh_control_plane"
+    elif "control_plane" not in request.fixturenames and os.environ.get(
+        locate.CONTROL_PLANE.variable
+    ):
+        chosen = "borrowed_cluster"
+    found: Cluster = request.getfixturevalue(chosen)
     return found
 
 
 @pytest.fixture
-def kubectl(cluster: ControlPlane) -> Kubectl:
+def kubectl(cluster: Cluster) -> Kubectl:
     """The real kubectl as an administrator: `kubectl("get", "pods", document=..., user=...)`."""
     return cluster.kubectl
 
 
 @pytest.fixture
-def namespace(cluster: ControlPlane) -> Iterator[str]:
+def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of this test's own; its deletion goes on while the next test begins."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
@@ -130,9 +156,7 @@ def etcd(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Etcd]:
 class Weir:
     """Starts bridges and handlers against one control plane and one NATS, and ends them all."""
 
-    def __init__(
-        self, cluster: ControlPlane, nats: NatsLike, scratch: Path, node: pytest.Item
-    ) -> None:
+    def __init__(self, cluster: Cluster, nats: NatsLike, scratch: Path, node: pytest.Item) -> None:
         self.cluster = cluster
         self.nats = nats
         self.processes: list[WeirProcess] = []
@@ -191,7 +215,7 @@ class Weir:
 
 @pytest.fixture
 def weir(
-    request: pytest.FixtureRequest, cluster: ControlPlane, nats_server: NatsServer, scratch: Path
+    request: pytest.FixtureRequest, cluster: Cluster, nats_server: NatsServer, scratch: Path
 ) -> Iterator[Weir]:
     """`weir.bridge(**settings)` and `weir.handlers(**settings)` start the real processes."""
     factory = Weir(cluster, nats_server, scratch, request.node)

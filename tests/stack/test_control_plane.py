@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from handlers.cli.devstack import access
+from handlers.cli.devstack.cluster import Cluster
 from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.nats_server import NatsServer
 from tests.stack.eventually import eventually
@@ -224,3 +225,37 @@ async def test_nats_keeps_its_stream_over_a_kill_and_loses_it_when_wiped(
     with pytest.raises(NotFoundError):
         await client.jetstream().stream_info("KEPT")
     await client.close()
+
+
+async def test_a_volume_claim_is_bound_so_that_stateful_sets_run(
+    cluster: Cluster, namespace: str, kubectl: Kubectl
+) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    labels = {"app": "stateful"}
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "stateful"},
+        "spec": {
+            "serviceName": "stateful",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": "none"}]},
+            },
+            "volumeClaimTemplates": [claim],
+        },
+    }
+    kubectl("create", "-n", namespace, "-f", "-", document=stateful_set)
+
+    def ready_replicas() -> int:
+        seen = cluster.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets/stateful")
+        return int(seen["status"].get("readyReplicas", 0))
+
+    assert await eventually(ready_replicas) == 1

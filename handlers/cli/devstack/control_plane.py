@@ -9,21 +9,19 @@ collector learns of later kinds only by its discovery every 30 s.
 from __future__ import annotations
 
 import json
-import ssl
-import subprocess
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
 from handlers.cli.devstack import access
+from handlers.cli.devstack.cluster import Cluster, role_binding
 from handlers.cli.devstack.etcd import Etcd
-from handlers.cli.devstack.fleet import Fleet, nodes
+from handlers.cli.devstack.fleet import Fleet, nodes, storage_class
+from handlers.cli.devstack.loopback import read
 from handlers.cli.devstack.process import (
     POLL_SECONDS,
     Process,
@@ -34,15 +32,12 @@ from handlers.cli.devstack.process import (
 )
 
 READY_SECONDS = 60.0
-KUBECTL_SECONDS = 120.0
-STOP_SECONDS = 5.0
+RBAC_GROUP = "rbac.authorization.k8s.io"
 
 CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 KWOK = "kwok"
 CONTROLLERS = (CONTROLLER_MANAGER, SCHEDULER, KWOK)
-
-Document = Mapping[str, Any]
 
 
 class Binaries(Struct, frozen=True, kw_only=True):
@@ -58,7 +53,7 @@ class Binaries(Struct, frozen=True, kw_only=True):
     kubectl: Path
 
 
-class ControlPlane:
+class ControlPlane(Cluster):
     """One control plane. `start` returns when the API server and all nodes are ready."""
 
     def __init__(
@@ -78,6 +73,7 @@ class ControlPlane:
         `controllers` are those of CONTROLLERS that run; `manifests` are files or folders that are
         applied as soon as the API server answers.
         """
+        super().__init__(binaries.kubectl)
         self._owns_directory = directory is None
         self.directory = directory or run_directory("kube")
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -121,14 +117,16 @@ class ControlPlane:
         self.api_server.start()
         self._wait_for_api_server()
         self._write_kubeconfigs()
-        self.kubectl("create", "-f", "-", document=[*self._bindings(), *nodes(self.fleet)])
+        bindings = [
+            role_binding(user, {"apiGroup": RBAC_GROUP, "kind": "User", "name": user})
+            for user in (access.BRIDGE, access.HANDLERS)
+        ]
+        first = [*bindings, storage_class(), *nodes(self.fleet)]
+        self.kubectl("create", "-f", "-", document=first)
         for name in (SCHEDULER, KWOK):
             if name in self.controllers:
                 self.controllers[name].start()
-        for path in self.manifests:
-            self.kubectl("apply", "--server-side", "-f", str(path))
-        if self.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]:
-            self.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=30s")
+        self.apply(self.manifests)
         if CONTROLLER_MANAGER in self.controllers:
             self.controllers[CONTROLLER_MANAGER].start()
         if KWOK in self.controllers:
@@ -136,58 +134,13 @@ class ControlPlane:
 
     # ------------------------------------------------------------------ access
 
-    def kubeconfig(self, user: str = access.ADMIN) -> Path:
-        """Return the kubeconfig file of a user of `access`."""
-        return self.directory / f"{user.removeprefix('weir-').replace(':', '-')}.kubeconfig"
-
-    def kubeconfig_through(self, server: str, user: str = access.ADMIN) -> Path:
-        """Return a kubeconfig of the user for another way to this API server, such as a proxy."""
-        authority = self.authority() if server.startswith("https:") else b""
-        name = f"{self.kubeconfig(user).stem}-{server.rpartition(':')[2].strip('/')}.kubeconfig"
-        return access.write_kubeconfig(
-            self.directory / name,
-            server=server,
-            token=self.users[user].token,
-            authority=authority,
-        )
+    def token(self, user: str) -> str:
+        """Return the static token of a user of `access`."""
+        return self.users[user].token
 
     def authority(self) -> bytes:
         """Return the PEM by which the API server's certificate is verified."""
         return (self.directory / "pki" / "apiserver.crt").read_bytes()
-
-    def kubectl(
-        self,
-        *arguments: str,
-        user: str = access.ADMIN,
-        document: Document | Sequence[Document] | None = None,
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
-        """
-        Run the real kubectl as a user; a document (or a list of them) goes to its standard input.
-
-        Raises ProcessError with what kubectl said when it fails, unless `check` is false.
-        """
-        text = None
-        if document is not None:
-            several = [document] if isinstance(document, Mapping) else document
-            text = yaml.safe_dump_all(several, sort_keys=False)
-        done = subprocess.run(  # noqa: S603 - the real kubectl
-            [
-                str(self.binaries.kubectl),
-                f"--kubeconfig={self.kubeconfig(user)}",
-                f"--cache-dir={self.directory / 'kubectl-cache'}",
-                *arguments,
-            ],
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            text=True,
-            timeout=KUBECTL_SECONDS,
-            check=False,
-        )
-        if check and done.returncode:
-            raise ProcessError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done
 
     def get(self, path: str) -> dict[str, Any]:
         """Return what the API server answers to an administrator's GET of a URL path, decoded."""
@@ -195,16 +148,14 @@ class ControlPlane:
         return answer
 
     def _read(self, path: str) -> bytes:
-        request = urllib.request.Request(  # noqa: S310 - loopback https
+        return read(
             self.url + path,
             headers={
-                "Authorization": f"Bearer {self.users[access.ADMIN].token}",
+                "Authorization": f"Bearer {self.token(access.ADMIN)}",
                 "Accept": "application/json",
             },
+            authority=self.authority(),
         )
-        context = ssl.create_default_context(cadata=self.authority().decode())
-        with urllib.request.urlopen(request, timeout=10, context=context) as response:  # noqa: S310
-            return bytes(response.read())
 
     # ------------------------------------------------------------------ faults
 
@@ -336,24 +287,6 @@ class ControlPlane:
                 token=user.token,
                 authority=authority,
             )
-
-    def _bindings(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": name},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": name,
-                },
-                "subjects": [
-                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
-                ],
-            }
-            for name in (access.BRIDGE, access.HANDLERS)
-        ]
 
     # ------------------------------------------------------------------ readiness
 

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import urllib.request
 from pathlib import Path
 
+from handlers.cli.devstack.loopback import answers
 from handlers.cli.devstack.process import Process, reserve_port
 
 READY_SECONDS = 20.0
-
-
-def answers(url: str) -> bool:
-    """Return whether a GET of the URL gives 200 now."""
-    try:
-        with urllib.request.urlopen(url, timeout=1) as response:  # noqa: S310 - loopback http
-            return bool(response.status == 200)  # noqa: PLR2004
-    except OSError:
-        return False
 
 
 class Etcd:

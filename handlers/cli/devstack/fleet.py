@@ -1,4 +1,4 @@
-"""The simulated GPU fleet: nodes that KWOK keeps Ready and on which it lets pods run."""
+"""The simulated GPU fleet: nodes, pods and volumes that exist by KWOK's word alone."""
 
 from __future__ import annotations
 
@@ -51,3 +51,18 @@ def nodes(fleet: Fleet) -> list[dict[str, Any]]:
         }
         for number in range(1, fleet.nodes + 1)
     ]
+
+
+def storage_class() -> dict[str, Any]:
+    """Return the default StorageClass, whose volumes KWOK binds (it exists by name only)."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "kwok-volume",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "kwok.x-k8s.io/volume",
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+    }

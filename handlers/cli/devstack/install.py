@@ -250,12 +250,13 @@ def _build_kwok(go: Go, folder: Path) -> None:
 
 
 def _copy_kwok_stages(go: Go, folder: Path) -> None:
-    """Join the stages that make nodes and pods Ready at once, and let pods end at once."""
+    """Join the stages that make nodes and pods Ready, and volumes Bound, at once; and end them."""
     stages = Path(go.module("sigs.k8s.io/kwok", versions.KWOK)["Dir"]) / "kustomize" / "stage"
     files = [
         *sorted((stages / "pod" / "fast").glob("pod-*.yaml")),
         *sorted((stages / "node" / "fast").glob("node-*.yaml")),
         *sorted((stages / "node" / "heartbeat").glob("node-*.yaml")),
+        *sorted((stages / "volume" / "fast").glob("pv*.yaml")),
     ]
     (folder / "stages.yaml").write_text("\n---\n".join(path.read_text() for path in files))
 

@@ -78,6 +78,13 @@ CONTROL_PLANE = Service(
     image=versions.K3S_IMAGE,
     image_variable="WEIR_TEST_K3S_IMAGE",
 )
+FLEET = Service(
+    name="KWOK, which simulates the fleet,",
+    variable="WEIR_TEST_KUBECONFIG",
+    packages=(KWOK, KWOK_STAGES),
+    image="",
+    image_variable="",
+)
 NATS = Service(
     name="NATS",
     variable="WEIR_TEST_NATS_URL",

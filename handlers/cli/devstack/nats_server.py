@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from handlers.cli.devstack.etcd import answers
+from handlers.cli.devstack.loopback import answers
 from handlers.cli.devstack.process import Process, reserve_port
 
 READY_SECONDS = 20.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from bridge.settings import variable
-from handlers.cli.devstack.etcd import answers
+from handlers.cli.devstack.loopback import answers
 from handlers.cli.devstack.process import Process, reserve_port
 
 Component = Literal["bridge", "handlers"]
