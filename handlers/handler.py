@@ -53,6 +53,8 @@ class Rendering(Struct, frozen=True, kw_only=True):
 
     children: tuple[Manifest, ...]
     notices: tuple[Notice, ...] = ()
+    keep: tuple[ChildName, ...] = ()
+    """Children that are not rendered and yet not stale: prune leaves them as they are."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,213 @@
+"""
+Status conditions: reasons, and what changes between two statuses.
+
+Pure: the time arrives as an argument, and the same inputs give the same status to the byte.
+Source of the shape: Kubernetes API conventions, "Typical status properties".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from crds.kubernetes import Manifest
+
+READY = "Ready"
+"""True when everything that the spec asks for serves, in its present version."""
+PROGRESSING = "Progressing"
+"""True while something is on its way without help."""
+DEGRADED = "Degraded"
+"""True when something that the spec asks for is missing or not as asked."""
+WARNING = "Warning"
+"""True when something is worth knowing, and nothing is missing; absent otherwise."""
+
+
+class Reason(StrEnum):
+    """Every reason that a condition of ours gives, and what it asks of the reader."""
+
+    ALL_READY = "AllReady"
+    """Nothing to do."""
+    AS_ASKED = "AsAsked"
+    """Nothing to do: every child is as the spec asks."""
+    CREATING = "Creating"
+    """Wait: a child does not exist yet."""
+    ROLLING_OUT = "RollingOut"
+    """Wait: pods of a former version are being replaced."""
+    WAITING_FOR_PODS = "WaitingForPods"
+    """Wait: pods start."""
+    UNSCHEDULABLE = "Unschedulable"
+    """Make room, or ask for less: no node takes a pod."""
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    """Mend the image's name or its pull secret."""
+    CONTAINER_NOT_STARTED = "ContainerNotStarted"
+    """Mend what the container refers to: a Secret, a ConfigMap, a command."""
+    CRASHING = "Crashing"
+    """Read the log of the pod."""
+    STALLED = "Stalled"
+    """Look at the workload: it reports no progress within its deadline."""
+    INVALID_SPEC = "InvalidSpec"
+    """Edit the resource as the message says."""
+    INVALID_NAME = "InvalidName"
+    """Make the resource anew under another name; names cannot be edited."""
+    NOT_SERVED_YET = "NotServedYet"
+    """Do without, or wait for the version that serves it."""
+    FOREIGN_OBJECT = "ForeignObject"
+    """Rename the resource, or remove the object that has a child's name."""
+    WAITING_FOR_DELETION = "WaitingForDeletion"
+    """Wait: a child of a former resource of this name is going."""
+    REFUSED = "Refused"
+    """Read what the API server says of the child."""
+    FIELD_NOT_KNOWN = "FieldNotKnown"
+    """Remove the field, or upgrade the API server."""
+    DUPLICATES = "Duplicates"
+    """Remove all but the last entry of a key."""
+    FIELDS_IGNORED = "FieldsIgnored"
+    """Move the settings into extraPodSpec, or remove them."""
+    IMMUTABLE_FIELD = "ImmutableField"
+    """Undo the edit, or delete the child so that it is made anew."""
+    SCALED_BY_OTHER = "ScaledByOther"
+    """Nothing to do: an autoscaler owns the replicas of a child."""
+    QUARANTINED = "Quarantined"
+    """Mend the cause that the message names, then run `weir dead retry`."""
+
+
+_PROBLEMS = frozenset(
+    {
+        Reason.UNSCHEDULABLE,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONTAINER_NOT_STARTED,
+        Reason.CRASHING,
+        Reason.STALLED,
+        Reason.INVALID_SPEC,
+        Reason.INVALID_NAME,
+        Reason.NOT_SERVED_YET,
+        Reason.FOREIGN_OBJECT,
+        Reason.REFUSED,
+        Reason.IMMUTABLE_FIELD,
+        Reason.QUARANTINED,
+    }
+)
+"""Reasons that make an event a warning when Ready is False for them."""
+MESSAGE_LENGTH_MAX = 1024
+"""Of a condition's message; the standard allows 32,768, a reader much less."""
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """One condition as it should stand now."""
+
+    type: str
+    status: bool | None
+    """None is `Unknown`."""
+    reason: str
+    message: str
+
+
+class Transition(Struct, frozen=True, kw_only=True):
+    """A condition that came to stand differently; worth a Kubernetes Event."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    warning: bool
+
+
+def conditions(
+    before: Iterable[Mapping[str, Any]] | None,
+    judged: Iterable[Judgement],
+    *,
+    generation: int | None,
+    now: str,
+    gone: Iterable[str] = (),
+) -> list[Manifest]:
+    """
+    Return the conditions that follow from those before and what is judged now.
+
+    The time of a condition moves only with its status. Conditions of types that are neither
+    judged nor in `gone` belong to others and stay.
+    """
+    held = {str(condition.get("type")): dict(condition) for condition in before or ()}
+    for type_ in gone:
+        held.pop(type_, None)
+    for judgement in judged:
+        held[judgement.type] = _condition(held.get(judgement.type), judgement, generation, now)
+    return list(held.values())
+
+
+def with_condition(
+    status: Manifest | None, judgement: Judgement, *, generation: int | None, now: str
+) -> Manifest:
+    """Return a raw status in which one condition stands as judged; the rest is as it was."""
+    built = dict(status or {})
+    before = built.get("conditions")
+    built["conditions"] = conditions(
+        before if isinstance(before, list) else (), (judgement,), generation=generation, now=now
+    )
+    return built
+
+
+def transitions(before: Manifest | None, after: Manifest | None) -> list[Transition]:
+    """
+    Return the conditions whose status or reason differs, as the second status has them.
+
+    A message that merely counts on is no transition. A False condition that was not there before
+    is none either, but for Ready: that nothing is degraded is no news.
+    """
+    old = {condition.get("type"): condition for condition in _listed(before)}
+    changed = []
+    for condition in _listed(after):
+        type_, status = str(condition.get("type")), str(condition.get("status"))
+        reason = str(condition.get("reason", ""))
+        former = old.get(type_)
+        if former is None and status == "False" and type_ != READY:
+            continue
+        if former is not None and (former.get("status"), former.get("reason")) == (status, reason):
+            continue
+        changed.append(
+            Transition(
+                type=type_,
+                status=status,
+                reason=reason,
+                message=str(condition.get("message", "")),
+                warning=_is_warning(type_, status, reason),
+            )
+        )
+    return changed
+
+
+def _condition(
+    before: Mapping[str, Any] | None, judgement: Judgement, generation: int | None, now: str
+) -> Manifest:
+    status = "Unknown" if judgement.status is None else str(judgement.status)
+    is_same = before is not None and before.get("status") == status
+    since = before.get("lastTransitionTime") if before is not None and is_same else None
+    built: Manifest = {
+        "type": judgement.type,
+        "status": status,
+        "reason": str(judgement.reason),
+        "message": _shortened(judgement.message),
+        "lastTransitionTime": since or now,
+    }
+    if generation is not None:
+        built["observedGeneration"] = generation
+    return built
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= MESSAGE_LENGTH_MAX:
+        return message
+    return message[: MESSAGE_LENGTH_MAX - 3] + "..."
+
+
+def _listed(status: Manifest | None) -> list[Mapping[str, Any]]:
+    found = (status or {}).get("conditions")
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _is_warning(type_: str, status: str, reason: str) -> bool:
+    if type_ == READY:
+        return status == "False" and reason in _PROBLEMS
+    return type_ in (DEGRADED, WARNING) and status == "True"

@@ -1,0 +1,77 @@
+"""What the children of an InferaDeployment are called, and the labels that they carry."""
+
+from __future__ import annotations
+
+from crds.inferadeployment import (
+    COMPONENT_LABEL,
+    DEPLOYMENT_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    SERVICE_LABEL,
+)
+from crds.kubernetes import (
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+)
+from handlers.handler import ChildName
+
+DISCOVERY = "disc"
+NATS = "nats"
+
+
+def child_name(deployment: str, suffix: str) -> str:
+    """Return the name of a service's workload, or of a part of the deployment."""
+    return f"{deployment}-{suffix}"
+
+
+def service_labels(deployment: str, service: str) -> dict[str, str]:
+    """
+    Return the identity of a service (or of discovery): labels, and the workload's selector.
+
+    Selectors are immutable and these are the reference operator's, so they stay to the letter.
+    """
+    return {
+        MANAGED_BY_LABEL: MANAGED_BY,
+        DEPLOYMENT_LABEL: deployment,
+        SERVICE_LABEL: service,
+    }
+
+
+def nats_labels(deployment: str) -> dict[str, str]:
+    """Return the identity of the own NATS: labels, selector, pod labels."""
+    return {
+        MANAGED_BY_LABEL: MANAGED_BY,
+        DEPLOYMENT_LABEL: deployment,
+        COMPONENT_LABEL: NATS,
+    }
+
+
+def pod_selector(deployment: str) -> str:
+    """Return the label selector of all pods of a deployment."""
+    return f"{MANAGED_BY_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={deployment}"
+
+
+def router_selector(deployment: str) -> str:
+    """Return the selector by which the router finds its workers."""
+    return f"{DEPLOYMENT_LABEL}={deployment}"
+
+
+def service_children(deployment: str, service: str) -> tuple[ChildName, ...]:
+    """Return every child that a service may have or have had."""
+    name = child_name(deployment, service)
+    kinds = (DEPLOYMENT, LEADER_WORKER_SET, SERVICE)
+    return tuple(ChildName(kind.kind, name) for kind in kinds)
+
+
+def common_children(deployment: str) -> tuple[ChildName, ...]:
+    """Return every child that belongs to no service."""
+    discovery, nats = child_name(deployment, DISCOVERY), child_name(deployment, NATS)
+    return (
+        *(ChildName(kind.kind, discovery) for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING)),
+        *(ChildName(kind.kind, nats) for kind in (SERVICE, STATEFUL_SET)),
+    )

@@ -1,0 +1,156 @@
+"""Which NATS carries a deployment's KV-cache events, and the broker that is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from crds.inferadeployment import KIND, InferaDeployment, Nats
+from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
+from handlers.conditions import Reason
+from handlers.handler import Facts, TerminalError
+from handlers.inferadeployment.names import NATS, child_name, nats_labels
+from handlers.manifests import child
+
+IMAGE = "nats:2.14.0"
+"""Image of an own broker that names none; a change restarts brokers and bumps the renderer."""
+STORAGE_SIZE = "4Gi"
+CLIENT_PORT = 4222
+MONITOR_PORT = 8222
+VARIABLE = "NATS_SERVER"
+
+Source = Literal["managed", "external", "shared"]
+
+
+class Bus(Struct, frozen=True, kw_only=True):
+    """The NATS that a deployment's pods use."""
+
+    source: Source
+    url: str
+    """What the flag says: a URL, or a reference to the variable."""
+    variable: Manifest
+    """The variable NATS_SERVER."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags of a server or worker."""
+        return ["--kv-event-transport", "nats", "--nats-server", self.url]
+
+
+def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
+    """
+    Return the NATS of a deployment, None where it is to have none.
+
+    A deployment that does not say gets an own broker, even where the install's default is the
+    shared NATS: that part is not served yet, and no engine moves because of a default.
+
+    Raises TerminalError where the shared NATS is asked for and the install names none.
+    """
+    wanted = resource.spec.nats or Nats()
+    if wanted.credentials_secret_ref is not None:
+        reference = wanted.credentials_secret_ref
+        key = {"name": reference.name, "key": reference.key}
+        variable = {"name": VARIABLE, "valueFrom": {"secretKeyRef": key}}
+        return Bus(source="external", url=f"$({VARIABLE})", variable=variable)
+    if wanted.url:
+        return _plain("external", wanted.url)
+    if wanted.shared:
+        if not facts.nats_engine_url:
+            raise TerminalError(
+                Reason.INVALID_SPEC,
+                "spec.nats.shared asks for the NATS of this platform, and this install names none "
+                "for engines: set WEIR_NATS_ENGINE_URL for the handlers, or use spec.nats.deploy "
+                "or spec.nats.url",
+            )
+        return _plain("shared", facts.nats_engine_url)
+    if wanted.deploy is False:
+        return None
+    own = child_name(resource.metadata.name, NATS)
+    return _plain("managed", f"nats://{own}:{CLIENT_PORT}")
+
+
+def children(resource: InferaDeployment) -> Iterator[Manifest]:
+    """Yield the own broker: a headless Service and one pod with a volume."""
+    deployment = resource.metadata.name
+    name, labels = child_name(deployment, NATS), nats_labels(deployment)
+    owner = (KIND, resource.metadata)
+    yield child(
+        SERVICE,
+        name,
+        labels,
+        of=owner,
+        spec={
+            "clusterIP": "None",
+            "selector": dict(labels),
+            "ports": [
+                {"name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT},
+                {"name": "monitor", "port": MONITOR_PORT, "targetPort": MONITOR_PORT},
+            ],
+        },
+    )
+    wanted = resource.spec.nats or Nats()
+    yield child(
+        STATEFUL_SET,
+        name,
+        labels,
+        of=owner,
+        spec={
+            "serviceName": name,
+            "replicas": 1,
+            "selector": {"matchLabels": dict(labels)},
+            "template": {
+                "metadata": {"labels": dict(labels)},
+                "spec": {"containers": [_container(wanted)]},
+            },
+            "volumeClaimTemplates": [_claim(wanted)],
+        },
+    )
+
+
+def _plain(source: Source, url: str) -> Bus:
+    return Bus(source=source, url=url, variable={"name": VARIABLE, "value": url})
+
+
+def _container(wanted: Nats) -> Manifest:
+    """
+    Return the broker's container.
+
+    Readiness asks for JetStream, liveness for the process alone: a broker that replays a large
+    stream must not be killed for it (source: NATS documentation, "Monitoring", /healthz).
+    """
+    return {
+        "name": "nats",
+        "image": wanted.image or IMAGE,
+        "args": ["-js", "-sd", "$(NATS_STORE_DIR)", "-m", str(MONITOR_PORT)],
+        "env": [{"name": "NATS_STORE_DIR", "value": "/data/jetstream"}],
+        "ports": [
+            {"name": "client", "containerPort": CLIENT_PORT},
+            {"name": "monitor", "containerPort": MONITOR_PORT},
+        ],
+        "readinessProbe": _health("?js-server-only=true", period=5, failures=3),
+        "livenessProbe": _health("?js-enabled-only=true", period=10, failures=6),
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+
+
+def _health(query: str, *, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": f"/healthz{query}", "port": MONITOR_PORT},
+        "periodSeconds": period,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def _claim(wanted: Nats) -> Manifest:
+    size = STORAGE_SIZE if wanted.storage_size is None else str(wanted.storage_size)
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+    }
+    if wanted.storage_class_name is not None:
+        spec["storageClassName"] = wanted.storage_class_name
+    return {"metadata": {"name": "data"}, "spec": spec}

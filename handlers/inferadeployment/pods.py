@@ -1,0 +1,114 @@
+"""Why pods do not run, in the words of the scheduler and the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from crds.kubernetes import Manifest
+from handlers.conditions import Reason
+from handlers.manifests import entries
+
+_PULL = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+    }
+)
+_NOT_STARTED = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
+"""Reasons of a waiting container (source: Kubernetes, pkg/kubelet/container and images)."""
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """What keeps pods from running, and what to do about it."""
+
+    reason: Reason
+    message: str
+
+
+def troubles(pods: Iterable[Manifest], labels: Mapping[str, str]) -> list[Trouble]:
+    """
+    Return what keeps the pods with these labels from running, one entry per reason.
+
+    What changes from look to look (restart counts, back-off times) is left out, so that a status
+    at rest stays as it is.
+    """
+    found: dict[Reason, list[str]] = {}
+    for pod in sorted(pods, key=_name):
+        if _is_of(pod, labels):
+            for reason, message in _troubles_of(pod):
+                found.setdefault(reason, []).append(message)
+    return [
+        Trouble(reason=reason, message=f"{_counted(messages)}; {_REMEDIES[reason]}")
+        for reason, messages in sorted(found.items(), key=lambda item: _ORDER.index(item[0]))
+    ]
+
+
+_REMEDIES: Mapping[Reason, str] = {
+    Reason.UNSCHEDULABLE: "free or add nodes, or lower what the service asks for",
+    Reason.IMAGE_PULL_FAILED: "mend the image's name or its pull secret",
+    Reason.CONTAINER_NOT_STARTED: "mend what the container refers to",
+    Reason.CRASHING: "read its log with kubectl logs --previous",
+}
+_ORDER = tuple(_REMEDIES)
+
+
+def _counted(messages: list[str]) -> str:
+    others = len(messages) - 1
+    return f"{messages[0]} (and {others} more like it)" if others else messages[0]
+
+
+def _name(pod: Manifest) -> str:
+    return str((pod.get("metadata") or {}).get("name", ""))
+
+
+def _is_of(pod: Manifest, labels: Mapping[str, str]) -> bool:
+    metadata = pod.get("metadata") or {}
+    if metadata.get("deletionTimestamp"):
+        return False
+    present = metadata.get("labels") or {}
+    return all(present.get(key) == value for key, value in labels.items())
+
+
+def _troubles_of(pod: Manifest) -> Iterator[tuple[Reason, str]]:
+    """Yield the first trouble of a pod: one is enough to act on."""
+    status = pod.get("status") or {}
+    name = _name(pod)
+    for condition in entries(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            why = condition.get("message") or condition.get("reason") or "no reason given"
+            yield Reason.UNSCHEDULABLE, f"pod {name} is not scheduled: {why}"
+            return
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in entries(status, field):
+            trouble = _trouble_of_container(name, container)
+            if trouble is not None:
+                yield trouble
+                return
+    if status.get("phase") == "Failed":
+        yield Reason.CRASHING, f"pod {name} failed: {status.get('reason') or 'no reason given'}"
+
+
+def _trouble_of_container(pod: str, container: Manifest) -> tuple[Reason, str] | None:
+    where = f"container {container.get('name')} of pod {pod}"
+    state = container.get("state") or {}
+    waiting = state.get("waiting") or {}
+    why = waiting.get("reason")
+    if why in _PULL:
+        return Reason.IMAGE_PULL_FAILED, f"{where} cannot pull {container.get('image')} ({why})"
+    if why in _NOT_STARTED:
+        detail = waiting.get("message") or why
+        return Reason.CONTAINER_NOT_STARTED, f"{where} cannot start: {detail}"
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    code = ended.get("exitCode")
+    if why == "CrashLoopBackOff" or ("terminated" in state and code):
+        exit_code = f" with exit code {code}" if code is not None else ""
+        return Reason.CRASHING, f"{where} ends{exit_code}"
+    return None

@@ -1,0 +1,108 @@
+"""Whether a workload serves what the spec asks for, in its present version."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from crds.kubernetes import Manifest
+from handlers.conditions import Reason
+from handlers.manifests import entries
+
+
+class Workload(Struct, frozen=True, kw_only=True):
+    """A workload as it reports itself, and what it still lacks."""
+
+    replicas: int = 0
+    ready_replicas: int = 0
+    is_satisfied: bool = False
+    reason: Reason = Reason.CREATING
+    """What it waits for, while it is not satisfied."""
+    lacks: str = "does not exist yet"
+
+
+def deployment(live: Manifest | None, wanted: int) -> Workload:
+    """
+    Judge a Deployment: the present generation, only pods of its present revision, all ready.
+
+    Ready pods of a former revision do not count, or a rollout to an image that crashes would
+    look ready.
+    """
+    if live is None:
+        return Workload()
+    status = live.get("status") or {}
+    replicas, updated = _count(status, "replicas"), _count(status, "updatedReplicas")
+    ready = _count(status, "readyReplicas")
+    target = _target(live, wanted)
+    is_one_revision = replicas == updated
+    satisfied = is_current(live) and (
+        target == 0 or (is_one_revision and updated >= target and ready >= target)
+    )
+    reason, lacks = Reason.WAITING_FOR_PODS, f"has {ready} of {target} pods ready"
+    if replicas > updated:
+        reason = Reason.ROLLING_OUT
+        lacks = f"has {updated} of {target} pods of its present version, {ready} ready in all"
+    if _is_stalled(live):
+        reason = Reason.STALLED
+        lacks += "; it made no progress within its deadline, look at its pods"
+    return Workload(
+        replicas=replicas,
+        ready_replicas=ready,
+        is_satisfied=satisfied,
+        reason=reason,
+        lacks=lacks,
+    )
+
+
+def stateful_set(live: Manifest | None, wanted: int) -> Workload:
+    """Judge a StatefulSet: the present generation and revision, all pods ready."""
+    if live is None:
+        return Workload()
+    status = live.get("status") or {}
+    ready = _count(status, "readyReplicas")
+    is_one_revision = status.get("currentRevision") == status.get("updateRevision")
+    return Workload(
+        replicas=_count(status, "replicas"),
+        ready_replicas=ready,
+        is_satisfied=is_current(live) and is_one_revision and ready >= wanted,
+        reason=Reason.WAITING_FOR_PODS if is_one_revision else Reason.ROLLING_OUT,
+        lacks=f"has {ready} of {wanted} pods ready",
+    )
+
+
+def is_current(live: Manifest) -> bool:
+    """Say whether the workload's controller has seen its present spec."""
+    seen = (live.get("status") or {}).get("observedGeneration") or 0
+    return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
+
+
+def scaler(live: Manifest) -> str | None:
+    """
+    Return the manager, other than kubectl, that set the replicas through `scale`.
+
+    Source: design, "Replicas belong to another": an HPA or KEDA writes that subresource.
+    """
+    for entry in entries(live.get("metadata") or {}, "managedFields"):
+        manager = str(entry.get("manager", ""))
+        is_scale = entry.get("subresource") == "scale"
+        if is_scale and not manager.startswith("kubectl"):
+            return manager
+    return None
+
+
+def _target(live: Manifest, wanted: int) -> int:
+    """Return how many pods there should be: an autoscaler's number where one sets it."""
+    if scaler(live) is None:
+        return wanted
+    return _count(live.get("spec") or {}, "replicas")
+
+
+def _is_stalled(live: Manifest) -> bool:
+    return any(
+        condition.get("type") == "Progressing" and condition.get("status") == "False"
+        for condition in entries(live.get("status") or {}, "conditions")
+    )
+
+
+def _count(holder: Manifest, field: str) -> int:
+    value = holder.get(field)
+    return value if isinstance(value, int) else 0
