@@ -41,7 +41,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         name: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """Return the URL path of a collection (of all namespaces without one), object or subresource."""
+        """Return the path of a collection (without a namespace: of all), object or subresource."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]

@@ -1,0 +1,275 @@
+"""
+Make one child as it is rendered: create it, or apply to the state that was read, or leave it.
+
+What concerns one child only (a refusal, a foreign object in its place) comes back as a Problem, and
+its siblings go on; what concerns the backend is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from bridge.kube import (
+    SERVER_ERROR,
+    AlreadyExists,
+    Conflict,
+    Kube,
+    KubeError,
+    NotFound,
+    Refused,
+    Unavailable,
+)
+from bridge.telemetry import logger
+from crds.contract import Contract
+from crds.kind import Kind
+from crds.kubernetes import Manifest
+from handlers import plan
+from handlers.errors import DependencyDown, GiveBack, settled_as
+from handlers.fields import dotted, merged, missing, parse_path, without
+from handlers.handler import ChildName, Problem
+from handlers.plan import Standing
+
+if TYPE_CHECKING:
+    from handlers.fields import Path
+    from handlers.writes import Writer
+
+PREDECESSORS = ("infera-operator", "cgn-operator")
+"""Field managers whose fields become ours when their children do."""
+CONFLICT_RETRIES = 4
+UNKNOWN_FIELDS_MAX = 16
+NOT_DECLARED = "field not declared in schema"
+"""Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
+IN_PARALLEL = 8
+"""Children of one resource that are worked on at once."""
+
+log = logger(__name__)
+
+
+class Child(Struct, frozen=True, kw_only=True):
+    """How one child stands after it was looked after."""
+
+    name: ChildName
+    live: Manifest | None
+    problem: Problem | None = None
+    ignored: tuple[str, ...] = ()
+    """Paths that the API server does not know and dropped."""
+
+
+class Making(Struct, frozen=True, kw_only=True):
+    """What the children of one reconcile are made with."""
+
+    kube: Kube
+    writer: Writer
+    owner: Manifest
+    contract: Contract
+    renderer: int
+    newest_renderer: Callable[[], Awaitable[int]]
+    """The highest version that a live handler renders the kind with, read now."""
+    yield_seconds: float
+    is_birth: bool
+    """The resource was never reconciled: create first, look only when something is there."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the children live."""
+        return str(self.owner["metadata"]["namespace"])
+
+    def kind(self, name: str) -> Kind:
+        """Return a child's kind by its name in manifests."""
+        return next(child.kind for child in self.contract.owns if child.kind.kind == name)
+
+    async def read(self, name: ChildName) -> Manifest | None:
+        """Return a child as the quorum holds it."""
+        data = await self.kube.get(self.kind(name.kind), self.namespace, name.name)
+        return None if data is None else msgspec.json.decode(data)
+
+
+async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Child]:
+    """
+    Return every child as it stands now, those that pods need before those that make pods.
+
+    A backend's failure is raised after all siblings had their turn.
+    """
+    children: list[Child] = []
+    failures: list[BaseException] = []
+    limit = asyncio.Semaphore(IN_PARALLEL)
+
+    async def read(manifest: Manifest) -> Manifest | None:
+        async with limit:
+            return await making.read(plan.child_name(manifest))
+
+    async def one(manifest: Manifest) -> Child:
+        async with limit:
+            return await make(making, manifest, lives.get(plan.child_name(manifest)))
+
+    lives: dict[ChildName, Manifest | None] = {}
+    if not making.is_birth:
+        # All are read before one is written: a newer renderer's work is left alone as a whole.
+        names = [plan.child_name(manifest) for manifest in manifests]
+        lives = dict(zip(names, await asyncio.gather(*map(read, manifests)), strict=True))
+        await _yield_to_newer(making, lives.values())
+    for wave in (False, True):
+        chosen = [manifest for manifest in manifests if _makes_pods(manifest) is wave]
+        for result in await asyncio.gather(*map(one, chosen), return_exceptions=True):
+            if isinstance(result, BaseException):
+                failures.append(result)
+            else:
+                children.append(result)
+    if failures:
+        raise min(failures, key=_severity)
+    return children
+
+
+async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Child:
+    """Return the child, made as rendered unless a Problem keeps it from that."""
+    name = plan.child_name(manifest)
+    for _ in range(CONFLICT_RETRIES):
+        try:
+            if live is None:
+                return await _create(making, name, manifest)
+            return await _update(making, name, manifest, live)
+        except (AlreadyExists, Conflict, NotFound) as exc:
+            if isinstance(exc, NotFound) and live is None:
+                return _problem(name, None, "Refused", f"{exc.message}; is its kind installed?")
+            live = await making.read(name)
+            await _yield_to_newer(making, [live])
+        except Refused as exc:
+            return _refused(name, live, exc)
+        except Unavailable as exc:
+            # A 500 is about this object (a webhook that cannot be called, a patch that cannot be
+            # typed); an API server in trouble does not answer, or answers 503.
+            if exc.status != SERVER_ERROR:
+                raise
+            return _refused(name, live, exc)
+    raise GiveBack(f"{name.kind}/{name.name} keeps changing", 0.1)
+
+
+async def _yield_to_newer(making: Making, lives: Iterable[Manifest | None]) -> None:
+    """
+    Give the message back where a newer handler wrote the children and one of its version lives.
+
+    Without that, two versions during a rolling upgrade would write over each other.
+    """
+    wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
+    if wrote > making.renderer and await making.newest_renderer() > making.renderer:
+        why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
+        raise GiveBack(why, making.yield_seconds)
+
+
+async def _create(making: Making, name: ChildName, manifest: Manifest) -> Child:
+    kind = making.kind(name.kind)
+    sent = plan.marked(manifest, making.renderer)
+    live = await making.writer.create(kind, making.namespace, sent)
+    dropped = missing(manifest, live)
+    if not dropped:
+        return Child(name=name, live=live)
+    # The server took the object and dropped what it does not know. The child has to remember
+    # that, or the next look would find those paths not covered, and apply for ever.
+    return await _apply(making, name, manifest, live, dropped)
+
+
+async def _update(making: Making, name: ChildName, manifest: Manifest, live: Manifest) -> Child:
+    if plan.is_being_deleted(live):
+        return _problem(name, None, "WaitingForDeletion", "the old object is still being deleted")
+    match plan.standing(live, making.owner, making.contract):
+        case Standing.FOREIGN:
+            return _problem(
+                name,
+                None,
+                "ForeignObject",
+                "an object of this name exists and is not ours; delete or rename it",
+            )
+        case Standing.PREDECESSOR:
+            return _problem(
+                name,
+                None,
+                "WaitingForDeletion",
+                "the object of the deleted resource of this name is still there",
+            )
+        case Standing.OURS if plan.matches(manifest, live):
+            return Child(name=name, live=live, ignored=plan.ignored_fields(live))
+        case Standing.OURS | Standing.ORPHAN:
+            pass
+    if plan.must_recreate(manifest, live):
+        await making.writer.delete(making.kind(name.kind), live)
+        return await _create(making, name, manifest)
+    return await _apply(making, name, manifest, live, [])
+
+
+async def _apply(
+    making: Making, name: ChildName, manifest: Manifest, live: Manifest, dropped: list[Path]
+) -> Child:
+    """Apply, leaving out what the server says it does not know; the child remembers what."""
+    kind = making.kind(name.kind)
+    left_out = list(dropped)
+    entries = merged(live, PREDECESSORS)
+    if entries is not None:
+        live = await making.writer.take_fields(kind, live, entries)
+    for _ in range(UNKNOWN_FIELDS_MAX):
+        ignored = tuple(map(dotted, left_out))
+        sent = plan.marked(manifest, making.renderer, ignored)
+        for path in left_out:
+            sent = without(sent, path)
+        try:
+            live = await making.writer.apply(kind, live, plan.with_foreign_replicas(sent, live))
+        except (Refused, Unavailable) as exc:
+            unknown = _not_declared(exc)
+            if unknown is None or unknown in left_out:
+                raise
+            left_out.append(unknown)
+        else:
+            return Child(name=name, live=live, ignored=ignored)
+    return _problem(name, live, "FieldNotKnown", f"more than {UNKNOWN_FIELDS_MAX} unknown fields")
+
+
+def _not_declared(exc: KubeError) -> Path | None:
+    """Return the path that a typed-patch error says the server's schema does not hold."""
+    before, found, _ = exc.message.partition(f": {NOT_DECLARED}")
+    return parse_path(before.rpartition(" ")[2].lstrip(":")) if found else None
+
+
+def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:
+    if "NamespaceTerminating" in exc.causes:
+        return Child(name=name, live=None)
+    log.warning(
+        "child refused",
+        action="apply",
+        child=f"{name.kind}/{name.name}",
+        code=exc.status,
+        reason=exc.reason,
+        error=exc.message,
+    )
+    reason = "ImmutableField" if "immutable" in exc.message else "Refused"
+    remedy = (
+        "; undo the edit, or delete the object so that it is made anew"
+        if reason == "ImmutableField"
+        else ""
+    )
+    return _problem(name, live, reason, f"the API server says: {exc.message}{remedy}")
+
+
+def _problem(name: ChildName, live: Manifest | None, reason: str, message: str) -> Child:
+    text = f"{name.kind} {name.name}: {message}"
+    return Child(name=name, live=live, problem=Problem(child=name, reason=reason, message=text))
+
+
+def _makes_pods(manifest: Manifest) -> bool:
+    spec: Any = manifest.get("spec") or {}
+    return "template" in spec or "leaderWorkerTemplate" in spec
+
+
+def _severity(exc: BaseException) -> int:
+    """Order failures so that the one which decides about the message comes first."""
+    known = settled_as(exc)
+    if isinstance(known, asyncio.CancelledError):
+        return 0
+    if isinstance(known, DependencyDown):
+        return 3
+    if isinstance(known, GiveBack):
+        return 2
+    return 1

@@ -1,0 +1,254 @@
+"""
+One delivery under its lease: state, reconcile, settle, tell.
+
+A crash suspect (its last holder never let go) runs alone in its process, and is counted before it
+begins: if the process dies, the count stands, and the third one convicts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+from opentelemetry.trace import SpanKind
+
+from bridge.events import TIMER_SUBJECT, WORK_SUBJECT, EventType
+from bridge.jetstream import Bus, BusError
+from bridge.kube import KubeError
+from bridge.telemetry import METRICS, fail_span, logger, span
+from crds.kubernetes import ObjectMeta
+from handlers.breaker import Breaker
+from handlers.dead import bury, exhume
+from handlers.errors import DependencyDown, ReconcileError, settled_as
+from handlers.handler import AnyHandler
+from handlers.history import FINISHED, STARTED, History, Record
+from handlers.lease import Lease, keep_renewed
+from handlers.locks import Solitude
+from handlers.quarantine import say_quarantined
+from handlers.queue import Delivery
+from handlers.reconcile import Subject, World, reconcile
+from handlers.settle import (
+    Circumstances,
+    Result,
+    Settlement,
+    settle_conviction,
+    settle_error,
+    settle_outcome,
+)
+from handlers.state import EMPTY, FailState, load_state, save_state
+from handlers.writes import Writer
+
+UNSETTLED_RETRY_SECONDS = 1.0
+"""A message whose settlement could not be stored comes again after so long."""
+QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD)
+"""Results that are a metric only, where no write was tried."""
+
+log = logger(__name__)
+
+
+class _Identified(Struct):
+    metadata: ObjectMeta
+
+
+class Workplace(Struct, frozen=True, kw_only=True):
+    """What all attempts of one worker share."""
+
+    bus: Bus
+    world: World
+    history: History
+    breakers: Mapping[str, Breaker]
+    solitude: Solitude
+    is_cut: Callable[[], bool]
+    """True once the process stops and waits no longer: no write begins any more."""
+
+
+class Attempt:
+    """One delivery in hand, its object leased."""
+
+    def __init__(
+        self, delivery: Delivery, lease: Lease, handler: AnyHandler, workplace: Workplace
+    ) -> None:
+        """Take what is to be handled, and where."""
+        self._delivery = delivery
+        self._key = delivery.key
+        self._lease = lease
+        self._handler = handler
+        self._at = workplace
+        self._settings = workplace.world.settings
+        self._state = EMPTY
+        self._is_alone = False
+        self._subject = Subject()
+        self._record: Record = workplace.history.record(delivery.event, handler.renderer)
+        self._writer = Writer(
+            workplace.world.kube,
+            lease,
+            self._settings,
+            on_first=self._tell_started,
+            is_cut=workplace.is_cut,
+        )
+
+    async def run(self) -> None:
+        """Settle the delivery; a settlement that cannot be stored gives it back."""
+        started = time.perf_counter()
+        parent = self._delivery.event.traceparent
+        with span("reconcile", kind=SpanKind.CONSUMER, parent=parent, key=self._key.token):
+            try:
+                self._state = await load_state(self._at.bus, self._key)
+                settlement = await self._settled()
+                seconds = time.perf_counter() - started
+                METRICS.reconciled(self._key.kind, settlement.result, _label(settlement), seconds)
+                if settlement.is_dead:
+                    await self._tell_dead(settlement)
+                await self._carry_out(settlement)
+            except (BusError, KubeError) as exc:
+                log.warning("delivery not settled", action="settle", error=str(exc))
+                await self._delivery.give_back(UNSETTLED_RETRY_SECONDS)
+                return
+            await self._tell_finished(settlement, seconds)
+
+    async def _settled(self) -> Settlement:
+        """Return what becomes of the message, after a run beside others, or alone."""
+        solitude = self._at.solitude
+        if not (self._lease.predecessor_died or self._state.crashes > 0):
+            async with solitude.beside_others():
+                return await self._reconciled()
+        async with solitude.alone():
+            self._is_alone = True
+            self._state = await self._present_state()
+            if self._state.crashes >= self._settings.convict_crashes:
+                return settle_conviction(self._circumstances(), self._settings)
+            run = self._state.crashes + 1
+            counted = msgspec.structs.replace(self._state, crashes=run)
+            await save_state(self._at.bus, self._key, counted)
+            log.warning("runs alone: its last handler died", action="suspect", run=run)
+            return await self._reconciled()
+
+    async def _present_state(self) -> FailState:
+        """Return the state of the object as it is now: afresh where it was edited or made anew."""
+        kind = self._handler.contract.kind
+        data = await self._at.world.kube.get(kind, self._key.namespace, self._key.name)
+        if data is None:
+            return EMPTY
+        metadata = msgspec.json.decode(data, type=_Identified).metadata
+        self._subject.uid = metadata.uid
+        self._subject.generation = metadata.generation or 0
+        if self._state.concerns(self._subject.uid, self._subject.generation):
+            return self._state
+        return FailState(uid=self._subject.uid, generation=self._subject.generation)
+
+    async def _reconciled(self) -> Settlement:
+        """Run the reconcile under its renewed lease; however it ends, return a settlement."""
+        renewing = asyncio.create_task(
+            keep_renewed(self._lease, self._settings.lease_renew_seconds)
+        )
+        error: Exception
+        try:
+            async with asyncio.timeout(self._settings.reconcile_seconds_max):
+                outcome = await reconcile(
+                    self._delivery.event,
+                    self._handler,
+                    self._state,
+                    self._writer,
+                    self._at.world,
+                    self._subject,
+                )
+            return settle_outcome(outcome, self._circumstances(), self._settings)
+        except (KubeError, BusError, ReconcileError) as exc:
+            error = exc
+        except TimeoutError:
+            error = TimeoutError(f"not done in {self._settings.reconcile_seconds_max:g} s")
+        except Exception as exc:  # noqa: BLE001 - the one place: a bug harms its object only
+            log.error("reconcile failed", action="reconcile", exception=exc)  # noqa: TRY400 - ours
+            error = exc
+        finally:
+            renewing.cancel()
+        fail_span(str(error))
+        self._trip_breaker(error)
+        return settle_error(error, self._circumstances(), self._settings)
+
+    def _trip_breaker(self, error: Exception) -> None:
+        known = settled_as(error)
+        if isinstance(known, DependencyDown) and known.is_out:
+            breaker = self._at.breakers.get(known.backend)
+            if breaker is not None:
+                breaker.trip(str(known))
+
+    def _circumstances(self) -> Circumstances:
+        return Circumstances(
+            state=self._state,
+            uid=self._subject.uid,
+            generation=self._subject.generation,
+            is_alone=self._is_alone,
+            now=time.time(),
+            jitter=random.uniform(0.8, 1.2),  # noqa: S311 - spreads load, guards nothing
+        )
+
+    async def _carry_out(self, settlement: Settlement) -> None:
+        """State, dead letter and timer are stored before the message is answered."""
+        if settlement.state is not None:
+            await save_state(self._at.bus, self._key, settlement.state)
+            if self._state.is_quarantined and settlement.state == EMPTY:
+                await exhume(self._at.bus, self._key)
+        if settlement.timer_seconds is not None:
+            await self._arm(settlement.timer_seconds)
+        if settlement.give_back_seconds is None:
+            await self._delivery.acknowledge()
+        else:
+            await self._delivery.give_back(settlement.give_back_seconds)
+
+    async def _arm(self, seconds: float) -> None:
+        """Have the server put a message for the object into the queue, over an older timer."""
+        due = datetime.now(UTC) + timedelta(seconds=seconds)
+        headers = {
+            "Nats-Schedule": f"@at {due.strftime('%Y-%m-%dT%H:%M:%S.%fZ')}",
+            "Nats-Schedule-Target": f"{WORK_SUBJECT}.{self._key.token}.t",
+            "ce-type": EventType.TIMER.value,
+        }
+        await self._at.bus.publish(f"{TIMER_SUBJECT}.{self._key.token}", headers=headers)
+
+    async def _tell_started(self) -> None:
+        self._record = msgspec.structs.replace(
+            self._record, uid=self._subject.uid, generation=self._subject.generation
+        )
+        await self._at.history.tell(self._key, STARTED, self._record)
+
+    async def _tell_dead(self, settlement: Settlement) -> None:
+        """Say it in the dead letter, the metric, and in the resource's status and an Event."""
+        state = settlement.state or EMPTY
+        identity = self._at.history.identity
+        METRICS.count("weir_dead_letters", kind=self._key.kind, reason=_label(settlement))
+        await bury(self._at.bus, self._key, state, settlement.reason, identity)
+        await say_quarantined(self._handler, self._key, state, self._writer, self._at.world)
+
+    async def _tell_finished(self, settlement: Settlement, seconds: float) -> None:
+        if settlement.result in QUIET and not self._writer.has_started:
+            return
+        error = (settlement.state or EMPTY).error
+        finished = msgspec.structs.replace(
+            self._record,
+            result=settlement.result.value,
+            reason=settlement.reason,
+            error=error,
+            writes=tuple(self._writer.written),
+            seconds=round(seconds, 6),
+        )
+        await self._at.history.tell(self._key, FINISHED, finished)
+        say = log.info if settlement.result in (*QUIET, Result.CHANGED) else log.warning
+        say(
+            "reconciled",
+            action=settlement.result.value,
+            reason=settlement.reason,
+            writes=len(self._writer.written),
+            seconds=round(seconds, 4),
+            **({"error": error} if error else {}),
+        )
+
+
+def _label(settlement: Settlement) -> str:
+    """Return the reason as a metric's label: a word, never a sentence of unbounded forms."""
+    return settlement.reason if settlement.reason.isidentifier() else ""

@@ -1,0 +1,33 @@
+"""Every setting as a flag: the variables of `bridge.settings`, in argparse's words."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from bridge.settings import Settings, read_settings, variable
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add a flag per setting."""
+    group = parser.add_argument_group(
+        "settings", "each is also a variable; the flag wins over the variable"
+    )
+    for field in Settings.__struct_fields__:
+        default = getattr(Settings(), field)
+        group.add_argument(
+            f"--{field.replace('_', '-')}",
+            dest=f"setting_{field}",
+            metavar="VALUE",
+            help=f"{variable(field)} (default: {default if default != '' else 'none'})",
+        )
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """Return the settings of flags and environment; raise SettingsError for a bad one."""
+    flags = {
+        field: value
+        for field in Settings.__struct_fields__
+        if (value := getattr(arguments, f"setting_{field}", None)) is not None
+    }
+    return read_settings(os.environ, flags)

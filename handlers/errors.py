@@ -1,0 +1,78 @@
+"""
+Why a reconcile did not end well, as far as anybody acts on it.
+
+    TerminalError        (handler.py) only an edit of the resource can help
+    ReconcileError
+    +-- LeaseLost        the object is no longer ours: not one more write
+    +-- GiveBack         another handler, or a later moment, is better suited; not counted
+    +-- DependencyDown   a backend is in trouble; not counted, tried again when it returns
+
+Anything else is a failure of our own: counted, retried with back-off, quarantined in the end.
+"""
+
+from __future__ import annotations
+
+from bridge.jetstream import BusError
+from bridge.kube import Conflict, KubeError, Throttled, Unavailable
+
+KUBERNETES = "kubernetes"
+NATS = "nats"
+
+
+class ReconcileError(Exception):
+    """A reconcile that stopped for a reason of the surroundings."""
+
+
+class LeaseLost(ReconcileError):
+    """The lease is too short for another write, or gone."""
+
+
+class GiveBack(ReconcileError):
+    """The message goes back to the queue, uncounted."""
+
+    def __init__(self, why: str, after_seconds: float) -> None:
+        """Take a reason for the log, and when to try again."""
+        super().__init__(why)
+        self.after_seconds = after_seconds
+
+
+class DependencyDown(ReconcileError):
+    """A backend is in trouble; `is_out` where nothing of it answers."""
+
+    def __init__(
+        self, backend: str, why: str, *, after_seconds: float | None = None, is_out: bool = True
+    ) -> None:
+        """Take the backend's name, its words, and when it asks to be tried again."""
+        super().__init__(f"{backend}: {why}")
+        self.backend = backend
+        self.after_seconds = after_seconds
+        self.is_out = is_out
+
+
+CONFLICT_RETRY_SECONDS = 0.1
+
+
+def settled_as(exc: BaseException) -> BaseException:
+    """
+    Return the class of an error that left a reconcile.
+
+    A 500 that speaks of one typed patch is about one object, and never "the backend is down".
+    """
+    match exc:
+        case Throttled():
+            return DependencyDown(
+                KUBERNETES, str(exc), after_seconds=exc.retry_after_seconds, is_out=False
+            )
+        case Unavailable():
+            out = exc.status in (0, 502, 503, 504)
+            return DependencyDown(
+                KUBERNETES, str(exc), after_seconds=exc.retry_after_seconds, is_out=out
+            )
+        case Conflict():
+            return GiveBack(str(exc), CONFLICT_RETRY_SECONDS)
+        case KubeError() if exc.status == 401:  # noqa: PLR2004 - Unauthorized: a token in rotation
+            return DependencyDown(KUBERNETES, str(exc), is_out=False)
+        case BusError():
+            return DependencyDown(NATS, str(exc))
+        case _:
+            return exc

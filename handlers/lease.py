@@ -1,0 +1,186 @@
+"""
+Never two at once: a lease per object, a message with a TTL that only its holder may overwrite.
+
+The lease's validity is measured on the monotonic clock from *before* the renewal was sent, so it
+ends here no later than on the server. Where it ended by its TTL the server leaves a marker, which
+tells the next holder that the one before it died, was paused, or lost NATS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from bridge.events import LEASE_SUBJECT, ObjectKey
+from bridge.jetstream import Bus, BusError, BusUnavailable, WrongSequence
+from bridge.streams import LOCK
+from bridge.telemetry import logger
+from handlers.state import ttl
+
+if TYPE_CHECKING:
+    from bridge.settings import Settings
+
+log = logger(__name__)
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """What a lease says of its holder."""
+
+    holder: str
+    sequence: int
+    """Stream sequence of the delivery that is being handled."""
+
+
+class Lease:
+    """One object, ours until `seconds_left` is used up or `release` is called."""
+
+    def __init__(
+        self, bus: Bus, subject: str, claim: Claim, sequence: int, taken_at: float, *, died: bool
+    ) -> None:
+        """Take what the acquisition gave; `died` where the last holder never let go."""
+        self._bus = bus
+        self._subject = subject
+        self._claim = claim
+        self._sequence = sequence
+        self._taken_at = taken_at
+        self._is_lost = False
+        self._seconds = bus.settings.lease_seconds
+        self.predecessor_died = died
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the object is ours for certain; 0 and less when it is not."""
+        if self._is_lost:
+            return 0.0
+        return self._seconds - (time.monotonic() - self._taken_at)
+
+    def lose(self) -> None:
+        """Give the lease up for lost: it may be another's by now."""
+        self._is_lost = True
+
+    async def renew(self) -> None:
+        """Extend the lease, or find that it is lost; silent while NATS does not answer."""
+        started = time.monotonic()
+        try:
+            ack = await self._bus.publish(
+                self._subject,
+                msgspec.json.encode(self._claim),
+                headers={"Nats-TTL": ttl(self._seconds)},
+                expect_last_subject_sequence=self._sequence,
+                timeout_seconds=self._bus.settings.lease_renew_seconds,
+            )
+        except WrongSequence:
+            # Either another holds it, or a renewal landed whose answer was lost: in both cases
+            # the sequence is no longer ours to name, and losing is the safe reading.
+            self.lose()
+        except BusUnavailable as exc:
+            log.debug("lease not renewed", action="lease", error=str(exc))
+        else:
+            self._sequence = ack.seq
+            self._taken_at = started
+
+    async def release(self) -> None:
+        """Let the object go; a lease that is not ours any more is left alone."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        try:
+            await self._bus.delete(LOCK, self._sequence)
+        except BusError as exc:
+            log.debug("lease not released, its TTL will", action="lease", error=str(exc))
+
+
+class Leases:
+    """The leases of one process; `lose_all` when the stream that held them is a new one."""
+
+    def __init__(self, bus: Bus, settings: Settings, identity: str) -> None:
+        """Take the connection; nothing is leased yet."""
+        self.bus = bus
+        self._settings = settings
+        self._identity = identity
+        self._held: set[Lease] = set()
+        self._created = ""
+        self._highest = 0
+        self._closed_until = 0.0
+
+    async def acquire(self, key: ObjectKey, sequence: int) -> Lease | None:
+        """Return a lease, None where another holds the object."""
+        if time.monotonic() < self._closed_until:
+            return None
+        subject = f"{LEASE_SUBJECT}.{key.token}"
+        claim = Claim(holder=self._identity, sequence=sequence)
+        lease = await self._try(subject, claim, 0, died=False)
+        if lease is None:
+            stored = await self.bus.last(LOCK, subject)
+            if stored is None:
+                return None
+            if stored.headers.get("Nats-Marker-Reason") != "MaxAge":
+                return None
+            lease = await self._try(subject, claim, stored.sequence, died=True)
+        return lease
+
+    async def check(self) -> None:
+        """
+        Compare the stream with the one that holds our leases.
+
+        A stream made anew knows nothing of a lease that another process still believes in: ours
+        are dropped, and none is taken for one lease time.
+        """
+        info = await self.bus.stream_info(LOCK)
+        if info is None:
+            await self.bus.declare()
+            info = await self.bus.stream_info(LOCK)
+        if info is None:
+            raise BusUnavailable(f"{LOCK} cannot be made")
+        if self._created and info.created != self._created:
+            self.lose_all("the lease stream is a new one")
+        self._created = info.created
+        self._highest = info.last_sequence
+
+    def lose_all(self, why: str) -> None:
+        """Drop every lease and take none for one lease time."""
+        log.warning("leases dropped", action="lease", why=why, leases=len(self._held))
+        for lease in self._held:
+            lease.lose()
+        self._held.clear()
+        self._closed_until = time.monotonic() + self._settings.lease_seconds
+
+    async def release(self, lease: Lease) -> None:
+        """Let the object go."""
+        self._held.discard(lease)
+        await lease.release()
+
+    async def _try(self, subject: str, claim: Claim, expected: int, *, died: bool) -> Lease | None:
+        started = time.monotonic()
+        try:
+            ack = await self.bus.publish(
+                subject,
+                msgspec.json.encode(claim),
+                headers={"Nats-TTL": ttl(self._settings.lease_seconds)},
+                expect_last_subject_sequence=expected,
+                timeout_seconds=self._settings.write_timeout_seconds,
+            )
+        except WrongSequence:
+            return None
+        lease = Lease(self.bus, subject, claim, ack.seq, started, died=died)
+        if ack.seq < self._highest:
+            self.lose_all("the lease stream began anew")
+            await lease.release()
+            return None
+        self._highest = ack.seq
+        if time.monotonic() < self._closed_until:
+            await lease.release()
+            return None
+        self._held.add(lease)
+        return lease
+
+
+async def keep_renewed(lease: Lease, every_seconds: float) -> None:
+    """Renew a lease until cancelled, or until it is lost."""
+    while lease.seconds_left > 0:
+        await asyncio.sleep(every_seconds)
+        await lease.renew()

@@ -1,0 +1,158 @@
+"""
+What to do with a child: whose it is, whether it matches its rendering, and what is stale.
+
+Pure: it takes what was read and returns a verdict; apply.py and prune.py carry it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from crds.contract import Contract
+from crds.kubernetes import Manifest
+from handlers.fields import entries_of, uncovered
+from handlers.handler import ChildName
+
+APPLIED = "weir.dev/applied"
+"""Annotation: hash of the rendering that a child was last made to match."""
+RENDERER = "weir.dev/renderer"
+"""Annotation: version of the renderer that last wrote a child."""
+IGNORED = "weir.dev/ignored-fields"
+"""Annotation: paths of the rendering that the API server does not know, comma-separated."""
+
+REPLICAS_SEED = "weir.dev/replicas-seed"
+"""Annotation: the resource's own number of replicas when a workload was last written."""
+
+
+class Standing(Enum):
+    """Whose an object is that has a child's name."""
+
+    OURS = "ours"
+    PREDECESSOR = "predecessor"
+    """Owned by an older incarnation of the resource: garbage collection is on its way."""
+    ORPHAN = "orphan"
+    """Our identity labels and no controller: ours to adopt."""
+    FOREIGN = "foreign"
+
+
+def standing(live: Manifest, owner: Manifest, contract: Contract) -> Standing:
+    """Return whose a live object is, seen from a resource of ours."""
+    metadata = live.get("metadata") or {}
+    controller = next(
+        (ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), None
+    )
+    if controller is None:
+        labels = metadata.get("labels") or {}
+        label, value = contract.identity
+        is_labelled = labels.get(label) == value
+        named = contract.owner_name(labels) == owner["metadata"]["name"]
+        return Standing.ORPHAN if is_labelled and named else Standing.FOREIGN
+    if controller.get("uid") == owner["metadata"]["uid"]:
+        return Standing.OURS
+    same_kind = controller.get("kind") == contract.kind.kind and str(
+        controller.get("apiVersion")
+    ).startswith(f"{contract.kind.group}/")
+    if same_kind and controller.get("name") == owner["metadata"]["name"]:
+        return Standing.PREDECESSOR
+    return Standing.FOREIGN
+
+
+def rendering_hash(manifest: Manifest) -> str:
+    """Return 16 hexadecimal digits that two equal renderings share."""
+    text = msgspec.json.encode(manifest, order="deterministic")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+def marked(manifest: Manifest, renderer: int, ignored: Iterable[str] = ()) -> Manifest:
+    """Return the rendering with the annotations that say what it is."""
+    left_out = ",".join(sorted(ignored))
+    metadata = manifest["metadata"]
+    annotations = {
+        **(metadata.get("annotations") or {}),
+        APPLIED: rendering_hash(manifest),
+        RENDERER: str(renderer),
+        **({IGNORED: left_out} if left_out else {}),
+    }
+    replicas = (manifest.get("spec") or {}).get("replicas")
+    if replicas is not None:
+        annotations[REPLICAS_SEED] = str(replicas)
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def annotation(live: Manifest, name: str) -> str:
+    """Return an annotation of a live object, empty where it has none."""
+    return str(((live.get("metadata") or {}).get("annotations") or {}).get(name, ""))
+
+
+def ignored_fields(live: Manifest) -> tuple[str, ...]:
+    """Return the paths that the API server did not know when the child was written."""
+    return tuple(filter(None, annotation(live, IGNORED).split(",")))
+
+
+def renderer_of(live: Manifest) -> int:
+    """Return the version of the renderer that wrote a child, 0 where none of ours did."""
+    text = annotation(live, RENDERER)
+    return int(text) if text.isdigit() else 0
+
+
+def matches(manifest: Manifest, live: Manifest) -> bool:
+    """
+    Return whether a child needs no write: same rendering as last time, and every path still ours.
+
+    No value is compared, so neither defaults nor a mutating policy start a fight.
+    """
+    if annotation(live, APPLIED) != rendering_hash(manifest):
+        return False
+    wanted = with_foreign_replicas(manifest, live)
+    return not uncovered(wanted, live, skip=ignored_fields(live))
+
+
+def stale(rendered: Iterable[ChildName], candidates: Iterable[ChildName]) -> tuple[ChildName, ...]:
+    """Return the candidates that the rendering does not hold, in a stable order."""
+    return tuple(sorted(set(candidates) - set(rendered)))
+
+
+def child_name(manifest: Mapping[str, Any]) -> ChildName:
+    """Return which child a manifest or a live object is."""
+    return ChildName(str(manifest["kind"]), str(manifest["metadata"]["name"]))
+
+
+def is_being_deleted(live: Mapping[str, Any]) -> bool:
+    """Return whether an object is on its way out."""
+    return bool((live.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def must_recreate(manifest: Manifest, live: Manifest) -> bool:
+    """Return whether only a new object can hold the rendering: a binding's role is immutable."""
+    wanted = manifest.get("roleRef")
+    return wanted is not None and live.get("roleRef") != wanted
+
+
+def replicas_owner(live: Manifest) -> str | None:
+    """Return who scales a workload through its scale subresource (an HPA), None where nobody."""
+    for entry in entries_of(live):
+        is_scale = entry.get("subresource") == "scale"
+        manager = str(entry.get("manager") or "")
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        if is_scale and "f:replicas" in spec and not manager.startswith("kubectl"):
+            return manager
+    return None
+
+
+def with_foreign_replicas(manifest: Manifest, live: Manifest) -> Manifest:
+    """
+    Return the rendering without `spec.replicas` where another manager scales the workload.
+
+    A later edit of the resource's own number (told by the seed annotation) takes them back once.
+    """
+    spec = manifest.get("spec") or {}
+    if "replicas" not in spec or replicas_owner(live) is None:
+        return manifest
+    if annotation(live, REPLICAS_SEED) not in ("", str(spec["replicas"])):
+        return manifest
+    return {**manifest, "spec": {key: item for key, item in spec.items() if key != "replicas"}}

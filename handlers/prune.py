@@ -1,0 +1,88 @@
+"""Delete the children that the rendering no longer holds, each verified and fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridge.kube import Conflict, KubeError, NotFound, Refused
+from bridge.telemetry import logger
+from handlers import plan
+from handlers.handler import ChildName, Problem
+from handlers.plan import Standing
+
+if TYPE_CHECKING:
+    from crds.kubernetes import Manifest
+    from handlers.apply import Making
+
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+log = logger(__name__)
+
+
+async def prune(
+    making: Making, rendered: Iterable[ChildName], candidates: Iterable[ChildName]
+) -> list[Problem]:
+    """
+    Delete every candidate that is ours and not rendered; return what could not be deleted.
+
+    A candidate that is gone, foreign, or being deleted already costs one read and no write.
+    """
+    known = {child.kind.kind for child in making.contract.owns}
+    names = plan.stale(rendered, (name for name in candidates if name.kind in known))
+    found = await asyncio.gather(*(_prune_one(making, name) for name in names))
+    return [problem for problem in found if problem is not None]
+
+
+async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
+    """Return every child that carries the resource's identity labels, by a LIST per kind."""
+
+    async def of_kind(kind_name: str) -> list[ChildName]:
+        kind = making.kind(kind_name)
+        try:
+            data = await making.kube.list_objects(
+                kind, making.namespace, label_selector=label_selector, accept=METADATA_LIST
+            )
+        except NotFound:
+            return []  # an optional kind that the API server does not serve
+        return [
+            ChildName(kind_name, item["metadata"]["name"])
+            for item in msgspec.json.decode(data).get("items") or ()
+        ]
+
+    kinds = [child.kind.kind for child in making.contract.owns]
+    found = await asyncio.gather(*map(of_kind, kinds))
+    return tuple(name for names in found for name in names)
+
+
+async def _prune_one(making: Making, name: ChildName) -> Problem | None:
+    for _ in range(3):
+        live = await making.read(name)
+        if live is None or not _is_ours_to_delete(making, live):
+            return None
+        try:
+            await making.writer.delete(making.kind(name.kind), live)
+        except NotFound:
+            return None
+        except Conflict:
+            continue
+        except Refused as exc:
+            return _kept(name, exc)
+        else:
+            log.info("child pruned", action="prune", child=f"{name.kind}/{name.name}")
+            return None
+    return None  # it keeps changing, so an event of its next state brings us back
+
+
+def _is_ours_to_delete(making: Making, live: Manifest) -> bool:
+    if plan.is_being_deleted(live):
+        return False
+    return plan.standing(live, making.owner, making.contract) is Standing.OURS
+
+
+def _kept(name: ChildName, exc: KubeError) -> Problem:
+    text = f"{name.kind} {name.name} is no longer wanted and cannot be deleted: {exc.message}"
+    return Problem(child=name, reason="Refused", message=text)

@@ -1,0 +1,163 @@
+"""
+The pull consumer of a group of kinds: a standing request for as many messages as there are slots.
+
+Own instead of nats-py's `fetch`, which waits for a whole batch once its first message came.
+Source: JetStream API, `$JS.API.CONSUMER.MSG.NEXT` (ADR-37 on the status codes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import nats.errors
+
+from bridge import streams
+from bridge.events import ChangeEvent, ObjectKey, decode
+from bridge.telemetry import logger
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+    from bridge.jetstream import Bus
+
+EXPIRES_SECONDS = 10.0
+"""The server ends an unanswered request after so long, and says what is left of it."""
+GRACE_SECONDS = 2.0
+"""A request that was not ended so long after its expiry was lost with its connection."""
+_SECOND = 1_000_000_000
+
+log = logger(__name__)
+
+
+class Delivery:
+    """One message in our hands, until it is acknowledged or given back."""
+
+    def __init__(self, message: Msg, event: ChangeEvent) -> None:
+        """Take a message of the queue and what it says."""
+        self._message = message
+        self.event = event
+        metadata = message.metadata
+        self.sequence: int = metadata.sequence.stream
+        self.delivered: int = metadata.num_delivered or 1
+
+    @property
+    def key(self) -> ObjectKey:
+        """Which resource it is about."""
+        return self.event.key
+
+    async def acknowledge(self) -> None:
+        """Take the message out of the queue; a lost acknowledgement costs one look too many."""
+        await self._answer(b"+ACK")
+
+    async def give_back(self, after_seconds: float) -> None:
+        """Let another delivery of the message happen, not before `after_seconds`."""
+        delay = msgspec.json.encode({"delay": int(after_seconds * _SECOND)})
+        await self._answer(b"-NAK " + delay if after_seconds > 0 else b"-NAK")
+
+    async def beat(self) -> None:
+        """Tell the queue that the message is in work."""
+        await self._answer(b"+WPI")
+
+    async def _answer(self, word: bytes) -> None:
+        client = self._message._client  # noqa: SLF001 - nats-py's own ack refuses a second answer
+        if not client.is_connected:
+            return  # the queue delivers it again, after ack_wait
+        try:
+            await client.publish(self._message.reply, word)
+        except (nats.errors.Error, OSError) as exc:
+            log.debug("message not answered", action="queue", error=str(exc))
+
+
+class Pull:
+    """Messages of one group of kinds, never more at once than were asked for."""
+
+    def __init__(self, bus: Bus, group: str) -> None:
+        """Take the connection and the group; nothing is asked for yet."""
+        self._bus = bus
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{streams.QUEUE}.{streams.consumer_name(group)}"
+        self._inbox = bus.client.new_inbox()
+        self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
+        self._asks: list[list[float]] = []  # [monotonic time of loss, messages still owed]
+        self._subscription: Subscription | None = None
+        self.is_missing = False
+        """True once the server said that there is no such consumer; `ask` clears it."""
+
+    @property
+    def owed(self) -> int:
+        """How many messages may still come without another request."""
+        now = time.monotonic()
+        self._asks = [ask for ask in self._asks if ask[0] > now and ask[1] > 0]
+        return int(sum(ask[1] for ask in self._asks)) + self._arrived.qsize()
+
+    async def start(self) -> None:
+        """Listen for answers."""
+        self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._on_message)
+
+    async def stop(self) -> None:
+        """Give back what arrived and nobody took; listen no more."""
+        if self._subscription is not None and not self._bus.client.is_closed:
+            await self._subscription.unsubscribe()
+        while not self._arrived.empty():
+            delivery = self._arrived.get_nowait()
+            if delivery is not None:
+                await delivery.give_back(0)
+
+    async def ask(self, count: int) -> None:
+        """Ask for `count` messages more."""
+        if not self._bus.is_connected:
+            return
+        self.is_missing = False
+        request = {"batch": count, "expires": int(EXPIRES_SECONDS * _SECOND)}
+        self._asks.append([time.monotonic() + EXPIRES_SECONDS + GRACE_SECONDS, count])
+        await self._bus.client.publish(
+            self._subject, msgspec.json.encode(request), reply=self._inbox
+        )
+
+    async def take(self, wait_seconds: float) -> Delivery | None:
+        """Return the next message; None after `wait_seconds`, or when `wake` was called."""
+        try:
+            return await asyncio.wait_for(self._arrived.get(), wait_seconds)
+        except TimeoutError:
+            return None
+
+    def wake(self) -> None:
+        """Let a waiting `take` return, because a slot is free."""
+        if self._arrived.empty():
+            self._arrived.put_nowait(None)
+
+    async def _on_message(self, message: Msg) -> None:
+        status = (message.headers or {}).get("Status", "")
+        if status:
+            self._on_status(status, message.headers or {})
+            return
+        self._pay(1)
+        try:
+            event = decode(message.subject, message.headers, message.data)
+        except ValueError:
+            log.warning("message with an impossible subject dropped", subject=message.subject)
+            await message.ack()
+            return
+        self._arrived.put_nowait(Delivery(message, event))
+
+    def _on_status(self, status: str, headers: dict[str, str]) -> None:
+        if status == "100":
+            return
+        if status == "503" or (status == "409" and "Deleted" in headers.get("Description", "")):
+            self._asks.clear()
+            self.is_missing = True
+        else:
+            left = headers.get("Nats-Pending-Messages", "")
+            self._pay(int(left) if left.isdigit() else 1)
+        self.wake()
+
+    def _pay(self, count: int) -> None:
+        for ask in self._asks:
+            paid = min(count, ask[1])
+            ask[1] -= paid
+            count -= int(paid)
+            if count <= 0:
+                return

@@ -1,0 +1,265 @@
+"""
+THE STORY: make the cluster match one resource, and say in its status what is true.
+
+Level-triggered: everything is read afresh, and the event only says where to look. get -> render ->
+apply -> prune -> status; each step is a file.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from bridge.events import ChangeEvent, EventType
+from bridge.kube import Conflict, Kube
+from bridge.settings import Settings
+from bridge.telemetry import logger
+from crds.kubernetes import POD, Manifest
+from handlers import plan
+from handlers.apply import Child, Making, make_all
+from handlers.conditions import transitions
+from handlers.errors import GiveBack
+from handlers.handler import (
+    AnyHandler,
+    ChildName,
+    Facts,
+    Notice,
+    Observation,
+    Problem,
+    TerminalError,
+)
+from handlers.kube_events import post_events
+from handlers.prune import listed, prune
+from handlers.settle import Outcome, Result, holds_back
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from handlers.state import FailState
+    from handlers.writes import Writer
+
+STATUS_CONFLICT_RETRIES = 3
+PODS_MAX = 50
+"""Pods of which the reasons are read; one tells what the others would."""
+
+log = logger(__name__)
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What every reconcile of a process works with."""
+
+    kube: Kube
+    settings: Settings
+    facts: Facts
+    identity: str
+    newest_renderer: Callable[[str], Awaitable[int]]
+    """The highest version that a live handler renders a kind (lower case) with."""
+
+
+class Subject(Struct, kw_only=True):
+    """Which state of which resource a reconcile found, for whoever settles its end."""
+
+    resource: Manifest | None = None
+    uid: str = ""
+    generation: int = 0
+
+    def found(self, resource: Manifest) -> None:
+        """Remember the resource that was read."""
+        self.resource = resource
+        self.uid = resource["metadata"]["uid"]
+        self.generation = resource["metadata"].get("generation", 0)
+
+
+async def reconcile(
+    event: ChangeEvent,
+    handler: AnyHandler,
+    state: FailState,
+    writer: Writer,
+    world: World,
+    subject: Subject,
+) -> Outcome:
+    """Return how it ended; raise what keeps it from its end (errors.py)."""
+    for _ in range(STATUS_CONFLICT_RETRIES):
+        resource = await _read(event, handler, world)
+        if resource is None or plan.is_being_deleted(resource):
+            # No finalizer: children go by their owner references, and nothing is created any more.
+            return Outcome(result=Result.GONE)
+        subject.found(resource)
+        is_due = event.type in (EventType.TIMER, EventType.RETRY)
+        if not is_due and holds_back(state, subject.uid, subject.generation, time.time()):
+            return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
+        try:
+            return await _make_match(event, handler, resource, writer, world)
+        except Conflict as exc:
+            log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
+    raise GiveBack("the resource keeps changing", 0.2)
+
+
+async def _read(event: ChangeEvent, handler: AnyHandler, world: World) -> Manifest | None:
+    key = event.key
+    data = await world.kube.get(handler.contract.kind, key.namespace, key.name)
+    if data is None:
+        return None
+    resource: Manifest = msgspec.json.decode(data)
+    return resource
+
+
+async def _make_match(
+    event: ChangeEvent, handler: AnyHandler, resource: Manifest, writer: Writer, world: World
+) -> Outcome:
+    now = now_text()
+    try:
+        typed = _decode(handler, resource)
+        rendering = handler.render(typed, world.facts)
+    except TerminalError as exc:
+        await write_status(handler, resource, handler.refused(resource, exc, now), writer, world)
+        return Outcome(result=Result.REFUSED, reason=exc.reason)
+
+    making = Making(
+        kube=world.kube,
+        writer=writer,
+        owner=resource,
+        contract=handler.contract,
+        renderer=handler.renderer,
+        newest_renderer=partial(world.newest_renderer, handler.contract.kind.queue_name),
+        yield_seconds=world.settings.other_renderer_seconds,
+        is_birth=not event.children and not (resource.get("status") or {}),
+    )
+    children = await make_all(making, rendering.children)
+    problems = [child.problem for child in children if child.problem is not None]
+    problems += await prune(
+        making,
+        [child.name for child in children],
+        await _candidates(event, handler, typed, making),
+    )
+    notices = (*rendering.notices, *_notices(children))
+    observation = Observation(
+        children={child.name: child.live for child in children},
+        notices=notices,
+        problems=tuple(problems),
+        now=now,
+    )
+    status = await _status(handler, typed, resource, observation, world)
+    await write_status(handler, resource, status, writer, world)
+    return _outcome(status, problems, writer, world.settings)
+
+
+def _decode(handler: AnyHandler, resource: Manifest) -> Any:
+    try:
+        return msgspec.convert(resource, handler.contract.resource, strict=True)
+    except (msgspec.ValidationError, RecursionError) as exc:
+        raise TerminalError(
+            "InvalidSpec", f"the resource cannot be understood: {exc}; correct that field"
+        ) from exc
+
+
+async def _candidates(
+    event: ChangeEvent, handler: AnyHandler, typed: Any, making: Making
+) -> set[ChildName]:
+    """Return where stale children may be: the hint, the last status, in a resync a LIST too."""
+    candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
+    if not making.is_birth:
+        candidates.update(handler.recorded(typed))
+    if event.type is EventType.RESYNC:
+        candidates.update(await listed(making, handler.pod_selector(typed)))
+    return candidates
+
+
+def _notices(children: list[Child]) -> tuple[Notice, ...]:
+    unknown = [
+        f"{child.name.kind} {child.name.name}: {path}"
+        for child in children
+        for path in child.ignored
+    ]
+    scaled = [
+        f"{child.name.kind} {child.name.name} by {owner}"
+        for child in children
+        if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
+    ]
+    notices = []
+    if unknown:
+        notices.append(
+            Notice(
+                reason="FieldNotKnown",
+                message="the API server does not know, and dropped: " + ", ".join(unknown),
+            )
+        )
+    if scaled:
+        notices.append(
+            Notice(
+                reason="ScaledByOther",
+                message="replicas are left to their scaler: " + ", ".join(scaled),
+                degraded=False,
+            )
+        )
+    return tuple(notices)
+
+
+async def _status(
+    handler: AnyHandler, typed: Any, resource: Manifest, observation: Observation, world: World
+) -> Manifest:
+    """Return the status; of what has been unready for a while, the pods are asked why."""
+    status = handler.status(typed, observation)
+    if is_ready(status) or not _has_waited(resource, observation.now, world.settings):
+        return status
+    data = await world.kube.list_objects(
+        POD, resource["metadata"]["namespace"], label_selector=handler.pod_selector(typed)
+    )
+    pods = tuple((msgspec.json.decode(data).get("items") or ())[:PODS_MAX])
+    return handler.status(typed, msgspec.structs.replace(observation, pods=pods))
+
+
+def _has_waited(resource: Manifest, now: str, settings: Settings) -> bool:
+    """Return whether the resource has been unready long enough to ask its pods for the reason."""
+    since = next(
+        (
+            condition.get("lastTransitionTime") or now
+            for condition in (resource.get("status") or {}).get("conditions") or ()
+            if condition.get("type") == "Ready" and condition.get("status") != "True"
+        ),
+        now,
+    )
+    waited = datetime.fromisoformat(now) - datetime.fromisoformat(since)
+    return waited.total_seconds() >= settings.not_ready_seconds / 2
+
+
+async def write_status(
+    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writer, world: World
+) -> None:
+    """Write the status where it differs, and an Event per transition."""
+    before = resource.get("status") or {}
+    if status == before:
+        return
+    changes = transitions(before, status)
+    await writer.put_status(handler.contract.kind, resource, status)
+    await post_events(writer, resource, changes, world.identity, now_text())
+
+
+def _outcome(
+    status: Manifest, problems: list[Problem], writer: Writer, settings: Settings
+) -> Outcome:
+    waiting = {"WaitingForDeletion"}
+    return Outcome(
+        result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
+        reason=problems[0].reason if problems else "",
+        requeue_seconds=None if is_ready(status) else settings.not_ready_seconds,
+        is_child_refused=any(problem.reason not in waiting for problem in problems),
+    )
+
+
+def is_ready(status: Manifest) -> bool:
+    """Return whether the condition Ready is True."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
+def now_text() -> str:
+    """Return the time as RFC 3339, to the second, as Kubernetes writes it."""
+    return datetime.now(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")

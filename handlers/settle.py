@@ -1,0 +1,205 @@
+"""
+What becomes of a message after its reconcile: a decision as a value, carried out by worker.py.
+
+Pure: time and chance arrive as arguments.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+
+from bridge.settings import Settings
+from handlers.errors import DependencyDown, GiveBack, LeaseLost, settled_as
+from handlers.state import EMPTY, FailState
+
+ERROR_TEXT_MAX = 500
+DEPENDENCY_RETRY_SECONDS = 1.0
+LEASE_LOST_RETRY_SECONDS = 0.5
+EXPONENT_MAX = 30
+"""2**30 seconds exceed every maximum; 2**1000 would overflow."""
+
+
+class Result(StrEnum):
+    """How a reconcile ended, as metrics and history name it."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+    GONE = "gone"
+    """The resource does not exist, or is being deleted."""
+    HELD = "held"
+    """In back-off or quarantine, and nothing new: not run."""
+    REFUSED = "refused"
+    """Only an edit can help; the status says so."""
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+    GIVEN_BACK = "given-back"
+    DEPENDENCY_DOWN = "dependency-down"
+    LEASE_LOST = "lease-lost"
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a reconcile that came to its end says."""
+
+    result: Result
+    reason: str = ""
+    requeue_seconds: float | None = None
+    """Look again after so long; None: when something changes."""
+    is_child_refused: bool = False
+    """A child could not be made; tried again sooner or later than `requeue_seconds`."""
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """What to do with the message, in this order: state, dead letter, timer, answer."""
+
+    result: Result
+    reason: str = ""
+    state: FailState | None = None
+    """To be stored (EMPTY: forgotten); None leaves what is there."""
+    is_dead: bool = False
+    """Write a dead letter and say so in the status."""
+    timer_seconds: float | None = None
+    give_back_seconds: float | None = None
+    """None acknowledges."""
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What was known of an object when its reconcile began, and what the decision depends on."""
+
+    state: FailState
+    """From before the run: a run alone that is given back returns its attempt."""
+    uid: str = ""
+    generation: int = 0
+    is_alone: bool = False
+    now: float
+    """Unix time."""
+    jitter: float
+    """0.8 .. 1.2: spreads what would come back at one moment."""
+
+
+def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -> Settlement:
+    """Return what becomes of a message whose reconcile came to its end."""
+    if outcome.result is Result.HELD:
+        back = found.state if found.is_alone else None
+        return Settlement(result=outcome.result, reason=outcome.reason, state=back)
+    if outcome.is_child_refused:
+        return _child_refused(outcome, found, settings)
+    return Settlement(
+        result=outcome.result,
+        reason=outcome.reason,
+        state=EMPTY if found.is_alone or found.state != EMPTY else None,
+        timer_seconds=outcome.requeue_seconds,
+    )
+
+
+def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -> Settlement:
+    """Return what becomes of a message whose reconcile failed."""
+    known = settled_as(exc)
+    back = found.state if found.is_alone else None
+    match known:
+        case LeaseLost():
+            # Nothing is stored: the object may be another's by now.
+            return Settlement(
+                result=Result.LEASE_LOST,
+                reason="LeaseLost",
+                give_back_seconds=LEASE_LOST_RETRY_SECONDS,
+            )
+        case GiveBack():
+            return Settlement(
+                result=Result.GIVEN_BACK,
+                reason=str(known),
+                state=back,
+                give_back_seconds=known.after_seconds * found.jitter,
+            )
+        case DependencyDown():
+            wait = known.after_seconds or DEPENDENCY_RETRY_SECONDS
+            return Settlement(
+                result=Result.DEPENDENCY_DOWN,
+                reason=known.backend,
+                state=back,
+                give_back_seconds=wait * found.jitter,
+            )
+        case _:
+            text = f"{type(exc).__name__}: {exc}"[:ERROR_TEXT_MAX]
+            return _own_failure(text, found, settings)
+
+
+def settle_conviction(found: Circumstances, settings: Settings) -> Settlement:
+    """Return what becomes of an object whose reconcile killed its process too often."""
+    wait = settings.quarantine_retry_seconds * found.jitter
+    crashes = found.state.crashes
+    return Settlement(
+        result=Result.QUARANTINED,
+        reason="Crashed",
+        is_dead=True,
+        timer_seconds=wait,
+        state=msgspec.structs.replace(
+            found.state,
+            # The next try is alone again, and one more death convicts again.
+            crashes=max(0, settings.convict_crashes - 1),
+            failures=crashes,
+            error=f"Crashed: its reconcile killed {crashes} handlers that ran it alone",
+            is_quarantined=True,
+            retry_at=found.now + wait,
+            since=found.state.since or found.now,
+        ),
+    )
+
+
+def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -> Settlement:
+    is_same = found.state.concerns(found.uid, found.generation)
+    refusals = found.state.refusals + 1 if is_same else 1
+    wait = min(
+        settings.child_retry_max_seconds,
+        settings.child_retry_seconds * 2.0 ** min(refusals - 1, EXPONENT_MAX),
+    )
+    if outcome.requeue_seconds is not None:
+        wait = min(wait, outcome.requeue_seconds)
+    return Settlement(
+        result=outcome.result,
+        reason=outcome.reason,
+        state=FailState(
+            uid=found.uid,
+            generation=found.generation,
+            refusals=refusals,
+            since=found.state.since if is_same else found.now,
+        ),
+        timer_seconds=wait,
+    )
+
+
+def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settlement:
+    known = (
+        found.state
+        if found.state.concerns(found.uid, found.generation)
+        else FailState(uid=found.uid, generation=found.generation)
+    )
+    failures = known.failures + 1
+    is_dead = failures >= settings.quarantine_failures
+    wait = settings.quarantine_retry_seconds
+    if not is_dead:
+        doubled = settings.backoff_seconds * 2.0 ** min(failures - 1, EXPONENT_MAX)
+        wait = min(settings.backoff_max_seconds, doubled)
+    wait *= found.jitter
+    return Settlement(
+        result=Result.QUARANTINED if is_dead else Result.FAILED,
+        reason=error.partition(":")[0],
+        state=FailState(
+            uid=found.uid,
+            generation=found.generation,
+            failures=failures,
+            error=error,
+            since=known.since or found.now,
+            retry_at=found.now + wait,
+            is_quarantined=is_dead,
+        ),
+        is_dead=is_dead and not known.is_quarantined,
+        timer_seconds=wait,
+    )
+
+
+def holds_back(state: FailState, uid: str, generation: int, now: float) -> bool:
+    """Return whether an object is in back-off or quarantine, and nothing new came."""
+    return state.concerns(uid, generation) and state.retry_at > now

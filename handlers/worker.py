@@ -1,0 +1,168 @@
+"""
+Take messages and carry each through its reconcile: bounded, and one at a time per object.
+
+lock (this process) -> lease (all processes) -> attempt. A process that stops gives back what it
+holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from bridge.jetstream import Bus, BusError
+from bridge.telemetry import bound, logger
+from handlers.attempt import UNSETTLED_RETRY_SECONDS, Attempt, Workplace
+from handlers.breaker import Breaker
+from handlers.handler import AnyHandler
+from handlers.history import History
+from handlers.lease import Leases
+from handlers.locks import KeyLocks, Solitude
+from handlers.queue import Delivery, Pull
+from handlers.reconcile import World
+
+TAKE_SECONDS = 1.0
+"""How long a worker waits for a message before it looks around."""
+
+log = logger(__name__)
+
+
+class Worker:
+    """The reconciles of one group of kinds in one process."""
+
+    def __init__(
+        self,
+        group: str,
+        handlers: Mapping[str, AnyHandler],
+        world: World,
+        leases: Leases,
+        breakers: Mapping[str, Breaker],
+    ) -> None:
+        """Take the group's handlers by kind (lower case) and what they work with."""
+        self._handlers = handlers
+        self._bus: Bus = leases.bus
+        self._settings = world.settings
+        self._leases = leases
+        self._breakers = breakers
+        self._locks = KeyLocks()
+        self._pull = Pull(self._bus, group)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._is_cut = False
+        self._workplace = Workplace(
+            bus=self._bus,
+            world=world,
+            history=History(self._bus, world.identity),
+            breakers=breakers,
+            solitude=Solitude(),
+            is_cut=lambda: self._is_cut,
+        )
+
+    async def run(self) -> None:
+        """Fetch and handle until `stop` is called; then finish what is in hand, or give it back."""
+        await self._pull.start()
+        try:
+            while not self._stopping.is_set():
+                await self._fetch()
+        finally:
+            await self._pull.stop()
+            await self._finish()
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        self._stopping.set()
+        self._pull.wake()
+
+    async def _fetch(self) -> None:
+        for breaker in self._breakers.values():
+            if breaker.open_since is not None:
+                waiter = asyncio.ensure_future(breaker.closed())
+                stopper = asyncio.ensure_future(self._stopping.wait())
+                await asyncio.wait((waiter, stopper), return_when=asyncio.FIRST_COMPLETED)
+                waiter.cancel()
+                stopper.cancel()
+                return
+        if self._pull.is_missing:
+            await self._declare()
+        free = self._settings.concurrency - len(self._tasks) - self._pull.owed
+        if free > 0:
+            await self._pull.ask(free)
+        delivery = await self._pull.take(TAKE_SECONDS)
+        if delivery is None:
+            return
+        if len(self._tasks) >= self._settings.concurrency or self._stopping.is_set():
+            await delivery.give_back(0)
+            return
+        task = asyncio.create_task(self._handle(delivery))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._pull.wake()
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            log.error("delivery not settled", action="worker", exception=exc)
+
+    async def _declare(self) -> None:
+        """Make the consumer again; somebody deleted it."""
+        try:
+            await self._bus.declare()
+        except BusError as exc:
+            log.warning("streams cannot be declared", action="declare", error=str(exc))
+        await asyncio.sleep(min(1.0, self._settings.stream_check_seconds))
+
+    async def _finish(self) -> None:
+        """Let reconciles end; after `shutdown_seconds` cut them between two writes."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=self._settings.shutdown_seconds)
+        self._is_cut = True
+        if late:
+            log.warning("reconciles are cut", action="stop", count=len(late))
+            await asyncio.wait(late, timeout=self._settings.write_timeout_seconds / 2)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        """Settle one delivery, whatever happens."""
+        key = delivery.key
+        with bound(kind=key.kind, namespace=key.namespace, name=key.name):
+            async with AsyncExitStack() as held:
+                await held.enter_async_context(self._beating(delivery))
+                await held.enter_async_context(self._locks.held(key))
+                try:
+                    lease = await self._leases.acquire(key, delivery.sequence)
+                    if lease is None:
+                        await delivery.give_back(self._conflict_seconds(delivery.delivered))
+                        return
+                except BusError as exc:
+                    log.debug("no lease", action="lease", error=str(exc))
+                    await delivery.give_back(UNSETTLED_RETRY_SECONDS)
+                    return
+                attempt = Attempt(delivery, lease, self._handlers[key.kind], self._workplace)
+                try:
+                    await attempt.run()
+                finally:
+                    await self._leases.release(lease)
+
+    @asynccontextmanager
+    async def _beating(self, delivery: Delivery) -> AsyncIterator[None]:
+        """Keep the message ours while it waits for its lock and while it is worked on."""
+
+        async def beats() -> None:
+            while True:
+                await asyncio.sleep(self._settings.lease_renew_seconds)
+                await delivery.beat()
+
+        task = asyncio.create_task(beats())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    def _conflict_seconds(self, delivered: int) -> float:
+        doubled = self._settings.conflict_backoff_seconds * 2.0 ** min(delivered - 1, 20)
+        return min(self._settings.conflict_backoff_max_seconds, doubled)
