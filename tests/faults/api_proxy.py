@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 from urllib.parse import parse_qs
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
@@ -30,6 +30,8 @@ from tests.faults.kubeconfig import ApiServer, api_server, point_at
 from tests.faults.own_loop import call_on
 
 _BODY_BYTES_MAX = 16 * 1024 * 1024
+_WATCHER_CHECK_SECONDS = 0.5
+"""The upstream half of a watch whose client went away ends within so long."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _HOP_BY_HOP = frozenset(
     {
@@ -128,6 +130,7 @@ class ApiProxy:
         self._kubeconfig = kubeconfig
         self._rules: list[Rule] = []
         self._held = asyncio.Event()
+        self._serving: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop
         self._server: ApiServer
         self._session: ClientSession
@@ -161,6 +164,10 @@ class ApiProxy:
     async def stop(self) -> None:
         """End every request and serve nothing any more."""
         self._cut()
+        serving = tuple(self._serving)
+        for task in serving:
+            task.cancel()  # aiohttp lets go of handlers whose client went away
+        await asyncio.gather(*serving, return_exceptions=True)
         await self._runner.cleanup()
         await self._session.close()
 
@@ -234,6 +241,15 @@ class ApiProxy:
         return len(transports)
 
     async def _serve(self, incoming: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            return await self._answer(incoming)
+        finally:
+            self._serving.discard(task)
+
+    async def _answer(self, incoming: web.Request) -> web.StreamResponse:
         body = await incoming.read()
         path, _, query = incoming.raw_path.partition("?")
         request = Request(
@@ -316,9 +332,16 @@ async def _stream(incoming: web.Request, reply: ClientResponse) -> web.StreamRes
     outgoing = web.StreamResponse(status=reply.status, headers=_passed_on(reply.headers))
     try:
         await outgoing.prepare(incoming)
-        async for chunk in reply.content.iter_any():
+        while incoming.transport is not None:
+            try:
+                async with asyncio.timeout(_WATCHER_CHECK_SECONDS):
+                    chunk = await reply.content.readany()
+            except TimeoutError:
+                continue  # nothing happened; is the client still there?
+            if not chunk:
+                await outgoing.write_eof()
+                break
             await outgoing.write(chunk)
-        await outgoing.write_eof()
     except (ClientError, ConnectionError):
         _dropped(incoming)
     return outgoing
