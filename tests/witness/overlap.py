@@ -89,13 +89,15 @@ def spans_of_writes(
     ownership: Ownership,
     *,
     finished: Mapping[tuple[str, str], Iterable[datetime]] = {},
+    killed: Mapping[str, Iterable[datetime]] = {},
 ) -> list[Span]:
     """
     Return the reconciles that requests of our handlers show.
 
     A writer's requests for one resource are one reconcile until the status write that landed;
-    *finished*, by (owner, identity), adds the ends that the history knows. A write of a child
-    that no body ever named an owner of is an error of the test, and raises LookupError.
+    *finished*, by (owner, identity), adds the ends that the history knows; *killed*, by identity,
+    those that a SIGKILL made, where the next process took the name over. A write of a child that
+    no body ever named an owner of is an error of the test, and raises LookupError.
     """
     ordered = sorted(events, key=lambda event: event.request_received_timestamp)
     ownership.learn(ordered)
@@ -108,7 +110,7 @@ def spans_of_writes(
         by_writer[str(owner), event.writer.identity].append(event)
     spans = []
     for (owner_name, writer), requests in by_writer.items():
-        ends = sorted(finished.get((owner_name, writer), ()))
+        ends = [*finished.get((owner_name, writer), ()), *killed.get(writer, ())]
         spans += [_span(owner_name, writer, part) for part in _reconciles(requests, ends)]
     return spans
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from tests.unit.witness.log_lines import child_write, line, status_write
 from tests.witness.audit import AuditEvent, parse
-from tests.witness.history import Moment, ends, spans_of_history
+from tests.witness.history import Moment, ends, moment, spans_of_history
 from tests.witness.overlap import Overlap, Owner, Ownership, overlaps, spans_of_writes
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -118,6 +119,19 @@ def test_an_end_known_from_history_parts_reconciles_that_wrote_no_status() -> No
     assert _found(*events, finished={("ns/e", "h1"): [_at(1.5)]})
 
 
+def test_a_process_that_takes_a_killed_one_s_name_over_is_another_writer() -> None:
+    events = (
+        child_write(1, "h1", "d", "d-a"),
+        child_write(2, "h2", "d", "d-a"),
+        status_write(3, "h2", "d"),
+        child_write(4, "h1", "d", "d-a"),
+    )
+
+    assert _found(*events)
+    assert not _found(*events, killed={"h1": [_at(1.5)]})
+    assert _found(*events, killed={"h1": [_at(0.5)]})
+
+
 def _reconcile(attempt: str, handler: str, start: float, end: float | None) -> list[Moment]:
     def moment(what: str, at: float) -> Moment:
         return Moment(
@@ -153,3 +167,23 @@ def test_history_gives_the_ends_that_the_audit_log_lacks() -> None:
     assert ends(_reconcile("1", "h1", 1, 2) + _reconcile("2", "h2", 3, None)) == {
         ("ns/d", "h1"): [_at(2)]
     }
+
+
+def test_a_message_of_the_history_tells_a_moment_of_a_reconcile() -> None:
+    told = moment(
+        {"ce-type": "dev.weir.reconcile.finished", "ce-time": "2026-01-01T00:00:01.5Z"},
+        b'{"kind":"inferadeployment","namespace":"ns","name":"d","attempt":"a1","handler":"h1",'
+        b'"result":"changed","writes":["create Service/d-a"],"seconds":0.1}',
+    )
+
+    assert told == Moment(
+        what="finished",
+        attempt="a1",
+        owner="ns/d",
+        handler="h1",
+        time=_at(1.5),
+        result="changed",
+        writes=("create Service/d-a",),
+    )
+    with pytest.raises(msgspec.ValidationError):
+        moment({"ce-type": "dev.weir.changed", "ce-time": "2026-01-01T00:00:01Z"}, b"{}")
