@@ -254,8 +254,8 @@ def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:
 
 
 def _problem(name: ChildName, live: Manifest | None, reason: str, message: str) -> Child:
-    text = f"{name.kind} {name.name}: {message}"
-    return Child(name=name, live=live, problem=Problem(child=name, reason=reason, message=text))
+    problem = Problem(child=name, reason=reason, message=message)
+    return Child(name=name, live=live, problem=problem)
 
 
 def _makes_pods(manifest: Manifest) -> bool:

@@ -24,15 +24,15 @@ log = logger(__name__)
 
 
 async def prune(
-    making: Making, rendered: Iterable[ChildName], candidates: Iterable[ChildName]
+    making: Making, wanted: Iterable[ChildName], candidates: Iterable[ChildName]
 ) -> list[Problem]:
     """
-    Delete every candidate that is ours and not rendered; return what could not be deleted.
+    Delete every candidate that is ours and not wanted; return what could not be deleted.
 
     A candidate that is gone, foreign, or being deleted already costs one read and no write.
     """
     known = {child.kind.kind for child in making.contract.owns}
-    names = plan.stale(rendered, (name for name in candidates if name.kind in known))
+    names = plan.stale(wanted, (name for name in candidates if name.kind in known))
     found = await asyncio.gather(*(_prune_one(making, name) for name in names))
     return [problem for problem in found if problem is not None]
 
@@ -84,5 +84,5 @@ def _is_ours_to_delete(making: Making, live: Manifest) -> bool:
 
 
 def _kept(name: ChildName, exc: KubeError) -> Problem:
-    text = f"{name.kind} {name.name} is no longer wanted and cannot be deleted: {exc.message}"
+    text = f"is no longer wanted and cannot be deleted: {exc.message}"
     return Problem(child=name, reason="Refused", message=text)

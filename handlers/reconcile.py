@@ -134,7 +134,7 @@ async def _make_match(
     problems = [child.problem for child in children if child.problem is not None]
     problems += await prune(
         making,
-        [child.name for child in children],
+        (*(child.name for child in children), *rendering.keep),
         await _candidates(event, handler, typed, making),
     )
     notices = (*rendering.notices, *_notices(children))
@@ -161,9 +161,14 @@ def _decode(handler: AnyHandler, resource: Manifest) -> Any:
 async def _candidates(
     event: ChangeEvent, handler: AnyHandler, typed: Any, making: Making
 ) -> set[ChildName]:
-    """Return where stale children may be: the hint, the last status, in a resync a LIST too."""
+    """
+    Return where stale children may be: the hint; after an edit also what the last status names.
+
+    In a resync a LIST says it, whatever the bridge and the status have missed.
+    """
     candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
-    if not making.is_birth:
+    observed = (making.owner.get("status") or {}).get("observedGeneration")
+    if not making.is_birth and observed != making.owner["metadata"].get("generation"):
         candidates.update(handler.recorded(typed))
     if event.type is EventType.RESYNC:
         candidates.update(await listed(making, handler.pod_selector(typed)))
