@@ -181,6 +181,12 @@ class Nats(Struct, frozen=True, kw_only=True, rename="camel"):
             "nats.shared true means the NATS of this platform, which excludes nats.url and"
             " nats.credentialsSecretRef: remove nats.shared, or remove the others",
         ),
+        # Not on the field itself: the server would repeat the value, password included.
+        rule(
+            "!has(self.url) || !self.url.contains('@')",
+            "nats.url must not hold a user, password or token, which every reader of a pod would"
+            " see: put the whole URL into a Secret and name that in nats.credentialsSecretRef",
+        ),
     )
 
     deploy: bool | None = None
@@ -199,13 +205,7 @@ class Nats(Struct, frozen=True, kw_only=True, rename="camel"):
             limits(maxLength=2048),
             rules(
                 rule(
-                    "!self.contains('@')",
-                    "nats.url must not hold a user, password or token, which every reader of a"
-                    " pod would see: put the whole URL into a Secret and name that in"
-                    " nats.credentialsSecretRef",
-                ),
-                rule(
-                    "self.matches('^(nats|tls|ws|wss)://[^ ]+$')",
+                    "self.matches('^(nats|tls|ws|wss)://[^ ]+$') || self.contains('@')",
                     "nats.url must be a URL such as nats://nats.example:4222",
                 ),
             ),

@@ -154,10 +154,11 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
     Return the conditions whose status or reason differs, as the second status has them.
 
     A message that merely counts on is no transition. A False condition that was not there before
-    is none either, but for Ready: that nothing is degraded is no news.
+    is none either, but for Ready: that nothing is degraded is no news. What two conditions say in
+    the same words is told once.
     """
     old = {condition.get("type"): condition for condition in _listed(before)}
-    changed = []
+    changed: list[Transition] = []
     for condition in _listed(after):
         type_, status = str(condition.get("type")), str(condition.get("status"))
         reason = str(condition.get("reason", ""))
@@ -166,14 +167,12 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
             continue
         if former is not None and (former.get("status"), former.get("reason")) == (status, reason):
             continue
+        message = str(condition.get("message", ""))
+        if any((told.reason, told.message) == (reason, message) for told in changed):
+            continue
+        warning = _is_warning(type_, status, reason)
         changed.append(
-            Transition(
-                type=type_,
-                status=status,
-                reason=reason,
-                message=str(condition.get("message", "")),
-                warning=_is_warning(type_, status, reason),
-            )
+            Transition(type=type_, status=status, reason=reason, message=message, warning=warning)
         )
     return changed
 

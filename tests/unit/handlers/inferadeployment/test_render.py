@@ -1,0 +1,187 @@
+"""The children of an InferaDeployment, and what is refused or left to a later version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handlers.handler import ChildName, TerminalError
+from tests.unit.handlers.inferadeployment.resources import (
+    a_resource,
+    a_server,
+    a_worker,
+    children,
+    raw,
+    read,
+    rendered,
+)
+
+
+def test_the_children_come_in_the_order_in_which_they_need_each_other() -> None:
+    made = [
+        (child["kind"], child["metadata"]["name"])
+        for child in rendered(a_resource(nats={})).children
+    ]
+    assert made == [
+        ("ServiceAccount", "demo-disc"),
+        ("Role", "demo-disc"),
+        ("RoleBinding", "demo-disc"),
+        ("Service", "demo-nats"),
+        ("StatefulSet", "demo-nats"),
+        ("Service", "demo-server"),
+        ("Deployment", "demo-server"),
+        ("Deployment", "demo-worker"),
+    ]
+
+
+def test_every_child_carries_the_identity_and_the_owner_in_the_owners_namespace() -> None:
+    for child in rendered(a_resource(nats={})).children:
+        labels = child["metadata"]["labels"]
+        assert labels["app.kubernetes.io/managed-by"] == "infera-operator"
+        assert labels["infera.amd.com/deployment"] == "demo"
+        assert child["metadata"]["namespace"] == "models"
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == ("uid-1", True)
+
+
+def test_only_a_worker_gives_up_a_pod_before_it_makes_another() -> None:
+    found = children(rendered(a_resource()))
+    assert found["Deployment", "demo-worker"]["spec"]["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
+    assert "strategy" not in found["Deployment", "demo-server"]["spec"]
+
+
+def test_a_server_has_a_service_on_its_port() -> None:
+    service = children(rendered(a_server(port=8080)))["Service", "demo-server"]
+    assert service["spec"]["ports"] == [{"name": "http", "port": 8080, "targetPort": 8080}]
+    assert service["spec"]["type"] == "ClusterIP"
+    assert service["spec"]["selector"]["infera.amd.com/service"] == "server"
+
+
+def test_the_pods_may_watch_pods_and_mark_their_own_deployment_only() -> None:
+    found = children(rendered(a_resource()))
+    assert found["Role", "demo-disc"]["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+        {
+            "apiGroups": ["infera.amd.com"],
+            "resources": ["inferadeployments"],
+            "resourceNames": ["demo"],
+            "verbs": ["get", "patch"],
+        },
+    ]
+    (subject,) = found["RoleBinding", "demo-disc"]["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": "demo-disc", "namespace": "models"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"services": {}}, "spec.services is empty"),
+        ({"services": {"nats": {"componentType": "worker"}}}, "spec.services.nats: the name"),
+        ({"services": {"route": {"componentType": "worker"}}}, "rename the service"),
+        ({"services": {"No_": {"componentType": "worker"}}}, "spec.services.No_: .* DNS label"),
+        (
+            {"services": {"s": {"componentType": "server", "numberOfNodes": 2}}},
+            "spec.services.s.numberOfNodes is for workers",
+        ),
+        ({"image": ""}, "spec.services.server has no image"),
+        (
+            {"services": {"w": {"componentType": "worker", "extraPodSpec": {"containers": []}}}},
+            "spec.services.w.extraPodSpec has no containers",
+        ),
+        ({"discoveryBackend": "etcd"}, "needs spec.etcdEndpoint"),
+        ({"nats": {"deploy": True, "url": "nats://n"}}, "deploy true excludes"),
+        ({"nats": {"deploy": True, "shared": True}}, "deploy true excludes"),
+        ({"nats": {"shared": True, "url": "nats://n"}}, "shared true excludes"),
+        ({"nats": {"url": "nats://u:p@n"}}, "credentialsSecretRef"),
+        ({"gaie": {"enabled": True, "gatewayName": "g"}}, "tokenizerPath"),
+        ({"gaie": {"enabled": True, "tokenizerPath": "t"}}, "gatewayName"),
+    ],
+)
+def test_what_only_an_edit_can_mend_is_refused_by_field_and_remedy(
+    spec: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(TerminalError, match=says) as refusal:
+        rendered(a_resource(**spec))
+    assert refusal.value.reason == "InvalidSpec"
+
+
+def test_a_refusal_names_every_fault_at_once_and_no_password() -> None:
+    faulty = a_resource(
+        image="", nats={"url": "nats://u:geheim@n"}, services={"epp": {"componentType": "worker"}}
+    )
+    with pytest.raises(TerminalError) as refusal:
+        rendered(faulty)
+    assert refusal.value.message.count(";") >= 2
+    assert "geheim" not in refusal.value.message
+
+
+def test_a_service_of_several_nodes_waits_and_the_others_go_on() -> None:
+    resource = a_resource(
+        services={
+            "big": {"componentType": "worker", "numberOfNodes": 2},
+            "server": {"componentType": "server"},
+        }
+    )
+    rendering = rendered(resource)
+    (notice,) = rendering.notices
+    assert notice.reason == "NotServedYet"
+    assert notice.message.startswith(
+        "numberOfNodes 2 of service big is not served by this version yet"
+    )
+    deployments = [name for kind, name in children(rendering) if kind == "Deployment"]
+    assert deployments == ["demo-server"]
+    assert ChildName("Deployment", "demo-big") in rendering.keep
+    assert ChildName("ServiceAccount", "demo-disc") not in rendering.keep
+
+
+def test_a_gateway_waits_and_the_workers_go_on() -> None:
+    gaie = {"enabled": True, "tokenizerPath": "t", "gatewayName": "g"}
+    rendering = rendered(a_resource(gaie=gaie))
+    assert ("Deployment", "demo-worker") in children(rendering)
+    (notice,) = rendering.notices
+    assert "spec.gaie is not served by this version yet" in notice.message
+    assert rendered(a_resource(gaie={**gaie, "enabled": False})).notices == ()
+
+
+def test_discovery_by_etcd_waits_and_what_runs_stays() -> None:
+    rendering = rendered(a_resource(discoveryBackend="etcd", etcdEndpoint="e:2379"))
+    assert rendering.children == ()
+    (notice,) = rendering.notices
+    assert notice.reason == "NotServedYet"
+    assert {
+        ChildName("Deployment", "demo-worker"),
+        ChildName("Service", "demo-server"),
+        ChildName("ServiceAccount", "demo-disc"),
+    } <= set(rendering.keep)
+
+
+def test_what_is_served_whole_keeps_nothing_beyond_its_children() -> None:
+    assert rendered(a_resource()).keep == ()
+
+
+def test_a_role_on_a_server_that_was_stored_before_our_schema_is_told_and_served() -> None:
+    assert rendered(a_server(role="mixed")).notices == ()
+    rendering = rendered(a_server(role="prefill"))
+    assert ("Deployment", "demo-server") in children(rendering)
+    (notice,) = rendering.notices
+    assert (notice.reason, notice.degraded) == ("FieldsIgnored", False)
+
+
+def test_names_that_no_service_may_have_are_told_and_the_rest_is_served() -> None:
+    dotted = read({**raw("a.b"), "spec": raw()["spec"]})
+    assert [notice.reason for notice in rendered(dotted).notices] == ["InvalidName"]
+    long = a_resource("d" * 40, services={"w" * 30: {"componentType": "worker"}})
+    (notice,) = rendered(long).notices
+    assert "has 71 characters" in notice.message
+    assert ("Deployment", f"{'d' * 40}-{'w' * 30}") in children(rendered(long))
+
+
+def test_a_resource_without_namespace_renders_as_kubectl_would_apply_it() -> None:
+    offline = raw()
+    del offline["metadata"]["namespace"]
+    for child in rendered(read(offline)).children:
+        assert "namespace" not in child["metadata"]
