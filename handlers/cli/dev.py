@@ -104,9 +104,9 @@ def _summary(stack: Stack) -> str:
 {table}
 
 In another terminal:
+  export PATH={Path(sys.executable).parent}:$PATH
   export KUBECONFIG={stack.cluster.kubeconfig()} WEIR_NATS_URL={stack.nats_url}
-  weir dev --help                      # (the environment that `make venv` made: .venv/bin)
-  kubectl apply -f {demo.EXAMPLE}
+  kubectl apply -f {demo.example()}
   kubectl get idep,deployments,services,pods -n {demo.NAMESPACE}
   weir history inferadeployment {demo.NAMESPACE}/{demo.NAME}
 

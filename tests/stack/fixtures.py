@@ -6,6 +6,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,12 @@ from handlers.cli.devstack.etcd import Etcd
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.process import Process, remove_directory, run_directory
 from handlers.cli.devstack.weir import Component, Setting, WeirProcess, shipped_manifests
+
+NEEDED_BY = {
+    locate.CONTROL_PLANE: {"control_plane_binaries", "cluster"},
+    locate.NATS: {"nats_server"},
+    locate.ETCD_SERVICE: {"etcd"},
+}
 
 LOGS = pytest.StashKey[list[Process]]()
 """Processes whose last lines a failing test shows."""
@@ -45,6 +52,28 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             if tail := process.log_tail():
                 report.sections.append((f"log of {process.name}", tail))
     return report  # type: ignore[return-value]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """
+    Build what the chosen tests need and the machine lacks, before the first of them.
+
+    Here, because a cold build takes longer than a test may, and its progress must be seen.
+    """
+    if session.config.option.collectonly:
+        return
+    asked = {
+        name
+        for item in session.items
+        if isinstance(item, pytest.Function)
+        for name in item.fixturenames
+    }
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for service, fixtures in NEEDED_BY.items():
+            if asked & fixtures:
+                with suppress(locate.MissingBackend):  # the fixture will tell
+                    locate.installed(service, os.environ)
 
 
 def _native(service: locate.Service) -> Mapping[str, Path]:

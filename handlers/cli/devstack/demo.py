@@ -39,12 +39,16 @@ class DemoError(Exception):
     """The demo did not get where it should; the text says what was seen last."""
 
 
-def show(stack: Stack) -> None:
-    """Create the example, show what Weir makes of it, delete it, show that nothing is left."""
+def show(stack: Stack, within_seconds: float = READY_SECONDS) -> None:
+    """
+    Create the example, show what Weir makes of it, delete it, show that nothing is left.
+
+    Raises DemoError when it is not Ready in time, or not gone.
+    """
     cluster = stack.cluster
-    _show(cluster, "apply", "-f", str(EXAMPLE))
+    _show(cluster, "apply", "-f", example())
     with stack.step(f"InferaDeployment {NAMESPACE}/{NAME} Ready"):
-        _wait(lambda: _is_ready(_resource(cluster)), READY_SECONDS, "Ready", cluster)
+        _wait(lambda: _is_ready(_resource(cluster)), within_seconds, "Ready", cluster)
     _show(cluster, "get", "idep", NAME, "-n", NAMESPACE)
     _show(cluster, "get", CHILD_KINDS, "-n", NAMESPACE, SELECTOR)
     _show(cluster, "get", "idep", NAME, "-n", NAMESPACE, "-o", _CONDITIONS)
@@ -58,6 +62,12 @@ def show(stack: Stack) -> None:
     for step in stack.steps:
         print(f"  {step.what:<52} {step.seconds:6.1f} s")
     print("\nNothing is left running. `make dev` keeps the same stack for you to try.")
+
+
+def example() -> str:
+    """Return the path of the example as one would type it here."""
+    here = Path.cwd()
+    return str(EXAMPLE.relative_to(here) if EXAMPLE.is_relative_to(here) else EXAMPLE)
 
 
 def _wait(reached: Callable[[], bool], within_seconds: float, what: str, cluster: Cluster) -> None:

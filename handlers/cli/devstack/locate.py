@@ -41,7 +41,7 @@ MODES = ("auto", "env", "native", "docker")
 DOCKER_SECONDS = 3
 
 
-class MissingBackend(Exception):  # noqa: N818 - what is missing, not an error of ours
+class MissingBackend(Exception):
     """A backend is nowhere to be had; one line says what is missing and how to get it."""
 
 
