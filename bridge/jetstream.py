@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -109,6 +110,8 @@ class Bus:
         self.client = client
         self.settings = settings
         self.groups = groups()
+        self.on_reconnect: list[Callable[[], Awaitable[None]]] = []
+        """Called when the connection is back, before anything that waits for it goes on."""
 
     @property
     def is_connected(self) -> bool:
@@ -266,32 +269,40 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 @asynccontextmanager
-async def connect_nats(settings: Settings, component: str) -> AsyncIterator[Bus]:
+async def connect_nats(
+    settings: Settings, component: str, *, within_seconds: float | None = None
+) -> AsyncIterator[Bus]:
     """
     Give a connection that heals itself, waiting for the first contact as long as it takes.
 
-    Raises SettingsError where the credentials or certificates cannot be read.
+    A command, for which a person waits, gives `within_seconds`. Raises BusUnavailable where the
+    first contact takes longer, SettingsError where the credentials, the certificates or the URL
+    cannot be read.
     """
     client = Client()
+    bus = Bus(client, settings)
     has_connected = False
-    has_said = False
+    has_said = within_seconds is not None
+    text = "no answer"
+    urls = public(settings.nats_url)
 
     async def on_error(exc: Exception) -> None:
-        nonlocal has_said
+        nonlocal has_said, text
         text = str(exc) or type(exc).__name__
         if has_connected or has_said:
             log.debug("nats error", action="nats", error=text)
             return
         has_said = True
-        urls = settings.nats_url
         log.warning("NATS cannot be reached; trying for ever", action="nats", urls=urls, error=text)
 
     async def on_down() -> None:
         if has_connected:
-            log.warning("connection to NATS lost", action="nats", urls=settings.nats_url)
+            log.warning("connection to NATS lost", action="nats", urls=urls)
 
     async def on_up() -> None:
         log.info("connected to NATS again", action="nats")
+        for call in bus.on_reconnect:
+            await call()
 
     options: dict[str, Any] = {
         "servers": [url.strip() for url in settings.nats_url.split(",")],
@@ -309,20 +320,43 @@ async def connect_nats(settings: Settings, component: str) -> AsyncIterator[Bus]
         **_credentials(settings),
     }
     # With attempts without end this returns only once connected; on_error says that it waits.
-    await client.connect(**options)
+    try:
+        async with asyncio.timeout(within_seconds):
+            await client.connect(**options)
+    except TimeoutError as exc:
+        await _close(client)
+        raise BusUnavailable(text) from exc
+    except (nats.errors.Error, ValueError) as exc:
+        raise SettingsError(f"WEIR_NATS_URL={urls}: {exc}; use nats://HOST:PORT") from exc
     has_connected = True
     try:
-        yield Bus(client, settings)
+        yield bus
     finally:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             await asyncio.wait_for(client.flush(timeout=1), 2)
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            await asyncio.wait_for(client.close(), 2)
+        await _close(client)
+
+
+def public(urls: str) -> str:
+    """Return NATS URLs without the user, password or token that they may hold."""
+    return ",".join(
+        f"{scheme}{mark}{rest.rpartition('@')[2]}"
+        for scheme, mark, rest in (url.strip().rpartition("://") for url in urls.split(","))
+    )
+
+
+async def _close(client: Client) -> None:
+    with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+        await asyncio.wait_for(client.close(), 2)
 
 
 def _credentials(settings: Settings) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if settings.nats_creds:
+        try:
+            Path(settings.nats_creds).read_bytes()
+        except OSError as exc:
+            raise SettingsError(f"cannot read the credentials of WEIR_NATS_CREDS: {exc}") from exc
         given["user_credentials"] = settings.nats_creds
     if settings.nats_ca or settings.nats_cert:
         try:

@@ -27,7 +27,7 @@ from handlers.dead import bury, exhume
 from handlers.errors import DependencyDown, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
-from handlers.lease import Lease, keep_renewed
+from handlers.lease import Lease
 from handlers.locks import Solitude
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
@@ -93,7 +93,14 @@ class Attempt:
         )
 
     async def run(self) -> None:
-        """Settle the delivery; a settlement that cannot be stored gives it back."""
+        """Settle the delivery under its renewed lease; what cannot be stored is given back."""
+        renewing = asyncio.create_task(self._lease.keep(self._settings.lease_renew_seconds))
+        try:
+            await self._run()
+        finally:
+            renewing.cancel()
+
+    async def _run(self) -> None:
         started = time.perf_counter()
         parent = self._delivery.event.traceparent
         with span("reconcile", kind=SpanKind.CONSUMER, parent=parent, key=self._key.token):
@@ -142,10 +149,7 @@ class Attempt:
         return FailState(uid=self._subject.uid, generation=self._subject.generation)
 
     async def _reconciled(self) -> Settlement:
-        """Run the reconcile under its renewed lease; however it ends, return a settlement."""
-        renewing = asyncio.create_task(
-            keep_renewed(self._lease, self._settings.lease_renew_seconds)
-        )
+        """Run the reconcile; however it ends, return a settlement."""
         error: Exception
         try:
             async with asyncio.timeout(self._settings.reconcile_seconds_max):
@@ -165,8 +169,6 @@ class Attempt:
         except Exception as exc:  # noqa: BLE001 - the one place: a bug harms its object only
             log.error("reconcile failed", action="reconcile", exception=exc)  # noqa: TRY400 - ours
             error = exc
-        finally:
-            renewing.cancel()
         fail_span(str(error))
         self._trip_breaker(error)
         return settle_error(error, self._circumstances(), self._settings)

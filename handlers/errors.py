@@ -50,6 +50,9 @@ class DependencyDown(ReconcileError):
 
 
 CONFLICT_RETRY_SECONDS = 0.1
+ACCESS_RETRY_SECONDS = 5.0
+_ACCESS = (401, 403)
+"""A token in rotation, a role that is missing or (after a start of the server) not loaded yet."""
 
 
 def settled_as(exc: BaseException) -> BaseException:
@@ -70,8 +73,11 @@ def settled_as(exc: BaseException) -> BaseException:
             )
         case Conflict():
             return GiveBack(str(exc), CONFLICT_RETRY_SECONDS)
-        case KubeError() if exc.status == 401:  # noqa: PLR2004 - Unauthorized: a token in rotation
-            return DependencyDown(KUBERNETES, str(exc), is_out=False)
+        case KubeError() if exc.status in _ACCESS:
+            # Of our own rights: what a child is refused for never leaves apply.py.
+            return DependencyDown(
+                KUBERNETES, str(exc), after_seconds=ACCESS_RETRY_SECONDS, is_out=False
+            )
         case BusError():
             return DependencyDown(NATS, str(exc))
         case _:

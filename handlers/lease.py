@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """What a lease says of its holder."""
 
     holder: str
+    incarnation: str
+    """Of the process: two that were given one name are two."""
     sequence: int
     """Stream sequence of the delivery that is being handled."""
 
@@ -48,6 +51,7 @@ class Lease:
         self._sequence = sequence
         self._taken_at = taken_at
         self._is_lost = False
+        self._renewal: asyncio.Task[None] | None = None
         self._seconds = bus.settings.lease_seconds
         self.predecessor_died = died
 
@@ -62,6 +66,15 @@ class Lease:
         """Give the lease up for lost: it may be another's by now."""
         self._is_lost = True
 
+    async def keep(self, every_seconds: float) -> None:
+        """Renew until cancelled, or until it is lost."""
+        while self.seconds_left > 0:
+            await asyncio.sleep(every_seconds)
+            # Shielded: a renewal that lands after the release deleted its predecessor's sequence
+            # would lock the object for a whole TTL.
+            self._renewal = asyncio.create_task(self.renew())
+            await asyncio.shield(self._renewal)
+
     async def renew(self) -> None:
         """Extend the lease, or find that it is lost; silent while NATS does not answer."""
         started = time.monotonic()
@@ -74,9 +87,7 @@ class Lease:
                 timeout_seconds=self._bus.settings.lease_renew_seconds,
             )
         except WrongSequence:
-            # Either another holds it, or a renewal landed whose answer was lost: in both cases
-            # the sequence is no longer ours to name, and losing is the safe reading.
-            self.lose()
+            await self._find_again()
         except BusUnavailable as exc:
             log.debug("lease not renewed", action="lease", error=str(exc))
         else:
@@ -85,6 +96,8 @@ class Lease:
 
     async def release(self) -> None:
         """Let the object go; a lease that is not ours any more is left alone."""
+        if self._renewal is not None and not self._renewal.done():
+            await self._renewal
         if self._is_lost:
             return
         self._is_lost = True
@@ -92,6 +105,22 @@ class Lease:
             await self._bus.delete(LOCK, self._sequence)
         except BusError as exc:
             log.debug("lease not released, its TTL will", action="lease", error=str(exc))
+
+    async def _find_again(self) -> None:
+        """
+        Take up the sequence of a renewal whose answer was lost; else the lease is another's.
+
+        It is not counted as renewed: when it landed is not known. The next renewal will tell.
+        """
+        try:
+            stored = await self._bus.last(LOCK, self._subject)
+        except BusUnavailable as exc:
+            log.debug("lease not renewed", action="lease", error=str(exc))
+            return
+        if stored is not None and stored.payload == msgspec.json.encode(self._claim):
+            self._sequence = stored.sequence
+        else:
+            self.lose()
 
 
 class Leases:
@@ -102,26 +131,32 @@ class Leases:
         self.bus = bus
         self._settings = settings
         self._identity = identity
+        self._incarnation = uuid.uuid4().hex
         self._held: set[Lease] = set()
         self._created = ""
         self._highest = 0
         self._closed_until = 0.0
+        bus.on_reconnect.append(self._check_after_reconnect)
 
     async def acquire(self, key: ObjectKey, sequence: int) -> Lease | None:
-        """Return a lease, None where another holds the object."""
+        """Return a lease, None where another holds the object; one call at a time for a key."""
         if time.monotonic() < self._closed_until:
             return None
         subject = f"{LEASE_SUBJECT}.{key.token}"
-        claim = Claim(holder=self._identity, sequence=sequence)
+        claim = Claim(holder=self._identity, incarnation=self._incarnation, sequence=sequence)
         lease = await self._try(subject, claim, 0, died=False)
-        if lease is None:
-            stored = await self.bus.last(LOCK, subject)
-            if stored is None:
-                return None
-            if stored.headers.get("Nats-Marker-Reason") != "MaxAge":
-                return None
-            lease = await self._try(subject, claim, stored.sequence, died=True)
-        return lease
+        if lease is not None:
+            return lease
+        stored = await self.bus.last(LOCK, subject)
+        if stored is None:
+            return None
+        if stored.headers.get("Nats-Marker-Reason") == "MaxAge":
+            return await self._try(subject, claim, stored.sequence, died=True)
+        if self._is_own(stored.payload):
+            # Nobody in this process holds it (the caller has the key's lock): it was taken by a
+            # request whose answer was lost.
+            return await self._try(subject, claim, stored.sequence, died=False)
+        return None
 
     async def check(self) -> None:
         """
@@ -130,16 +165,29 @@ class Leases:
         A stream made anew knows nothing of a lease that another process still believes in: ours
         are dropped, and none is taken for one lease time.
         """
+        known = self._highest
         info = await self.bus.stream_info(LOCK)
         if info is None:
             await self.bus.declare()
             info = await self.bus.stream_info(LOCK)
         if info is None:
             raise BusUnavailable(f"{LOCK} cannot be made")
-        if self._created and info.created != self._created:
+        if (self._created and info.created != self._created) or info.last_sequence < known:
             self.lose_all("the lease stream is a new one")
         self._created = info.created
-        self._highest = info.last_sequence
+
+    async def _check_after_reconnect(self) -> None:
+        """Look before anything is written under a lease that the server may have lost."""
+        try:
+            await self.check()
+        except BusError as exc:
+            log.debug("lease stream not checked", action="lease", error=str(exc))
+
+    def _is_own(self, payload: bytes) -> bool:
+        try:
+            return msgspec.json.decode(payload, type=Claim).incarnation == self._incarnation
+        except msgspec.MsgspecError:
+            return False
 
     def lose_all(self, why: str) -> None:
         """Drop every lease and take none for one lease time."""
@@ -147,6 +195,7 @@ class Leases:
         for lease in self._held:
             lease.lose()
         self._held.clear()
+        self._highest = 0
         self._closed_until = time.monotonic() + self._settings.lease_seconds
 
     async def release(self, lease: Lease) -> None:
@@ -156,6 +205,7 @@ class Leases:
 
     async def _try(self, subject: str, claim: Claim, expected: int, *, died: bool) -> Lease | None:
         started = time.monotonic()
+        known = self._highest
         try:
             ack = await self.bus.publish(
                 subject,
@@ -167,20 +217,12 @@ class Leases:
         except WrongSequence:
             return None
         lease = Lease(self.bus, subject, claim, ack.seq, started, died=died)
-        if ack.seq < self._highest:
+        if ack.seq <= known and self._highest >= known:
+            # Sent after `known` was given out, so the stream counts anew.
             self.lose_all("the lease stream began anew")
-            await lease.release()
-            return None
-        self._highest = ack.seq
+        self._highest = max(self._highest, ack.seq)
         if time.monotonic() < self._closed_until:
             await lease.release()
             return None
         self._held.add(lease)
         return lease
-
-
-async def keep_renewed(lease: Lease, every_seconds: float) -> None:
-    """Renew a lease until cancelled, or until it is lost."""
-    while lease.seconds_left > 0:
-        await asyncio.sleep(every_seconds)
-        await lease.renew()

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from bridge.events import ChangeEvent, EventType
-from bridge.kube import Conflict, Kube
+from bridge.kube import Conflict, Kube, NotFound
 from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
@@ -95,7 +95,8 @@ async def reconcile(
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
         try:
             return await _make_match(event, handler, resource, writer, world)
-        except Conflict as exc:
+        except (Conflict, NotFound) as exc:
+            # It was edited, or is gone: what was read is no base for a write.
             log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
     raise GiveBack("the resource keeps changing", 0.2)
 

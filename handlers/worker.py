@@ -145,6 +145,9 @@ class Worker:
                 attempt = Attempt(delivery, lease, self._handlers[key.kind], self._workplace)
                 try:
                     await attempt.run()
+                except asyncio.CancelledError:
+                    await delivery.give_back(0)
+                    raise
                 finally:
                     await self._leases.release(lease)
 
