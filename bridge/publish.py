@@ -60,6 +60,18 @@ class Waiting(Struct, frozen=True, gc=False):
         return Waiting(other.type, other.id, other.rank, self.seen)
 
 
+async def put(bus: Bus, event: ChangeEvent) -> PubAck:
+    """The event waits in the queue: in slot 0 of its key, else over what waits in slot 1."""
+    headers, payload = encode(event)
+    subject = f"{WORK_SUBJECT}.{event.key.token}"
+    try:
+        return await bus.publish(
+            f"{subject}.0", payload, headers=headers, expect_last_subject_sequence=0
+        )
+    except WrongSequence:
+        return await bus.publish(f"{subject}.1", payload, headers=headers)
+
+
 class Publisher:
     """The way into the queue, for one bridge."""
 
@@ -175,25 +187,17 @@ class Publisher:
             kind=SpanKind.PRODUCER,
             **{"weir.key": key.token, "weir.event.type": waiting.type, "weir.event.id": waiting.id},
         ):
-            headers, payload = encode(
-                ChangeEvent(
-                    key=key,
-                    type=waiting.type,
-                    id=waiting.id,
-                    time=datetime.fromtimestamp(waiting.seen, UTC).isoformat(),
-                    traceparent=traceparent(),
-                    children=self._hint(key),
-                )
+            event = ChangeEvent(
+                key=key,
+                type=waiting.type,
+                id=waiting.id,
+                time=datetime.fromtimestamp(waiting.seen, UTC).isoformat(),
+                traceparent=traceparent(),
+                children=self._hint(key),
             )
-            subject = f"{WORK_SUBJECT}.{key.token}"
             acknowledged = self.sequence
             try:
-                try:
-                    ack = await self._bus.publish(
-                        f"{subject}.0", payload, headers=headers, expect_last_subject_sequence=0
-                    )
-                except WrongSequence:
-                    ack = await self._bus.publish(f"{subject}.1", payload, headers=headers)
+                ack = await put(self._bus, event)
             except BusUnavailable as exc:
                 fail_span(str(exc))
                 raise
