@@ -91,7 +91,7 @@ class Making(Struct, frozen=True, kw_only=True):
 
 async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Child]:
     """
-    Return every child as it stands now, those that pods need before those that make pods.
+    Return every child as it stands now, those that others refer to before those that refer.
 
     A backend's failure is raised after all siblings had their turn.
     """
@@ -114,7 +114,7 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
         lives = dict(zip(names, await asyncio.gather(*map(read, manifests)), strict=True))
         await _yield_to_newer(making, lives.values())
     for wave in (False, True):
-        chosen = [manifest for manifest in manifests if _makes_pods(manifest) is wave]
+        chosen = [manifest for manifest in manifests if _refers(manifest) is wave]
         for result in await asyncio.gather(*map(one, chosen), return_exceptions=True):
             if isinstance(result, BaseException):
                 failures.append(result)
@@ -258,9 +258,14 @@ def _problem(name: ChildName, live: Manifest | None, reason: str, message: str) 
     return Child(name=name, live=live, problem=problem)
 
 
-def _makes_pods(manifest: Manifest) -> bool:
+def _refers(manifest: Manifest) -> bool:
+    """
+    Return whether a child needs others to exist: pods their accounts, a binding its role.
+
+    The API server refuses a binding to a role that is not there (RBAC, escalation check).
+    """
     spec: Any = manifest.get("spec") or {}
-    return "template" in spec or "leaderWorkerTemplate" in spec
+    return "roleRef" in manifest or "template" in spec or "leaderWorkerTemplate" in spec
 
 
 def _severity(exc: BaseException) -> int:
