@@ -53,6 +53,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	fi; \
 	echo "making $(VENV) with $$("$$found" --version), about half a minute, once ..." >&2; \
 	"$$found" -m venv --clear $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
+	  || { echo 'weir: requirements.lock cannot be installed: see the error above; is the package index reachable (PIP_INDEX_URL)?' >&2; exit 1; }; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
 	touch $@
