@@ -50,12 +50,17 @@ class Condition(Struct, frozen=True, rename="camel", kw_only=True):
     """
 
     type: str
+    """What it speaks of."""
     status: Literal["True", "False", "Unknown"]
+    """Whether that is so."""
     reason: str
+    """Why, in one CamelCase word."""
     message: str = ""
+    """Why, for people, and what to do."""
     last_transition_time: str = ""
     """RFC 3339, to the second; changes only with `status`."""
     observed_generation: int | None = None
+    """Generation of the spec that it speaks of."""
 
 
 DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments")

@@ -235,7 +235,9 @@ def _progressing(hindrances: list[Hindrance]) -> Judgement:
     if moving:
         return _joined(PROGRESSING, moving, status=True)
     if hindrances:
-        return _joined(PROGRESSING, hindrances, status=False)
+        reason = _joined(READY, hindrances, status=False).reason
+        message = "waiting does not help: see the condition Ready"
+        return Judgement(type=PROGRESSING, status=False, reason=reason, message=message)
     return Judgement(
         type=PROGRESSING, status=False, reason=Reason.ALL_READY, message="nothing is under way"
     )

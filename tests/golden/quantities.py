@@ -9,8 +9,9 @@ from typing import Any
 _QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([KMGTPE]i|[numkMGTPE])?")
 _SUFFIXES = {
     "": Decimal(1),
-    **{s: Decimal(1000) ** p for p, s in zip(range(-3, 7), "n u m _ k M G T P E".split(), strict=True)},
-    **{f"{s}i": Decimal(1024) ** p for p, s in enumerate("KMGTPE", start=1)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("num", start=-3)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
 }
 
 

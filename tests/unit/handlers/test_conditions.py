@@ -16,14 +16,22 @@ from handlers.conditions import (
 THEN, NOW = "2026-11-30T10:00:00Z", "2026-11-30T11:00:00Z"
 
 
-def judged(
-    status: bool | None = True, reason: str = Reason.ALL_READY, message: str = "", type_: str = READY
+def holds(
+    reason: str = Reason.ALL_READY,
+    message: str = "",
+    type_: str = READY,
+    *,
+    status: bool | None = True,
 ) -> Judgement:
     return Judgement(type=type_, status=status, reason=reason, message=message)
 
 
+def fails(reason: str = Reason.AS_ASKED, message: str = "", type_: str = READY) -> Judgement:
+    return holds(reason, message, type_, status=False)
+
+
 def test_a_new_condition_has_the_standard_shape() -> None:
-    built = conditions(None, [judged(message="fine")], generation=4, now=NOW)
+    built = conditions(None, [holds(message="fine")], generation=4, now=NOW)
     assert built == [
         {
             "type": "Ready",
@@ -37,42 +45,42 @@ def test_a_new_condition_has_the_standard_shape() -> None:
 
 
 def test_the_time_stays_while_the_status_does_and_moves_with_it() -> None:
-    before = conditions([], [judged(False, Reason.ROLLING_OUT)], generation=1, now=THEN)
-    same = conditions(before, [judged(False, Reason.CRASHING)], generation=2, now=NOW)
+    before = conditions([], [fails(Reason.ROLLING_OUT)], generation=1, now=THEN)
+    same = conditions(before, [fails(Reason.CRASHING)], generation=2, now=NOW)
     assert (same[0]["lastTransitionTime"], same[0]["reason"]) == (THEN, "Crashing")
-    other = conditions(before, [judged(True)], generation=2, now=NOW)
+    other = conditions(before, [holds()], generation=2, now=NOW)
     assert other[0]["lastTransitionTime"] == NOW
 
 
 def test_the_same_judgement_later_gives_the_same_bytes() -> None:
-    before = conditions([], [judged(), judged(False, type_=DEGRADED)], generation=1, now=THEN)
-    again = conditions(before, [judged(), judged(False, type_=DEGRADED)], generation=1, now=NOW)
+    before = conditions([], [holds(), fails(type_=DEGRADED)], generation=1, now=THEN)
+    again = conditions(before, [holds(), fails(type_=DEGRADED)], generation=1, now=NOW)
     assert again == before
 
 
 def test_conditions_of_others_stay_and_those_that_are_gone_go() -> None:
-    theirs = {"type": "Theirs", "status": "True", "reason": "X", "extra": 1}
-    before = [theirs, {"type": "Warning", "status": "True", "reason": "Y"}]
-    built = conditions(before, [judged()], generation=None, now=NOW, gone=("Warning",))
+    theirs: dict[str, object] = {"type": "Theirs", "status": "True", "reason": "X", "extra": 1}
+    before: list[dict[str, object]] = [theirs, {"type": "Warning", "status": "True", "reason": "Y"}]
+    built = conditions(before, [holds()], generation=None, now=NOW, gone=("Warning",))
     assert [c["type"] for c in built] == ["Theirs", "Ready"]
     assert built[0] == theirs
 
 
 def test_an_unknown_status_is_written_as_unknown() -> None:
-    built = conditions([], [judged(None)], generation=None, now=NOW)
+    built = conditions([], [holds(status=None)], generation=None, now=NOW)
     assert built[0]["status"] == "Unknown"
     assert "observedGeneration" not in built[0]
 
 
 def test_a_message_has_an_end() -> None:
-    built = conditions([], [judged(message="x" * 5000)], generation=None, now=NOW)
+    built = conditions([], [holds(message="x" * 5000)], generation=None, now=NOW)
     assert len(built[0]["message"]) == MESSAGE_LENGTH_MAX
     assert built[0]["message"].endswith("...")
 
 
 def test_one_condition_is_set_in_a_raw_status_whatever_else_it_holds() -> None:
     status = {"state": "ready", "conditions": [{"type": "Ready", "status": "True", "reason": "R"}]}
-    judgement = judged(True, "Quarantined", "ten failures", DEGRADED)
+    judgement = holds("Quarantined", "ten failures", DEGRADED)
     built = with_condition(status, judgement, generation=2, now=NOW)
     assert built["state"] == "ready"
     assert [c["type"] for c in built["conditions"]] == ["Ready", "Degraded"]
@@ -86,10 +94,10 @@ def status_of(*given: Judgement) -> dict[str, object]:
 
 
 def test_a_change_of_status_or_reason_is_a_transition_and_one_of_words_is_none() -> None:
-    one = status_of(judged(False, Reason.WAITING_FOR_PODS, "0 of 3"))
-    two = status_of(judged(False, Reason.WAITING_FOR_PODS, "2 of 3"))
+    one = status_of(fails(Reason.WAITING_FOR_PODS, "0 of 3"))
+    two = status_of(fails(Reason.WAITING_FOR_PODS, "2 of 3"))
     assert transitions(one, two) == []
-    three = status_of(judged(True, Reason.ALL_READY, "all"))
+    three = status_of(holds(Reason.ALL_READY, "all"))
     (changed,) = transitions(two, three)
     assert (changed.type, changed.status, changed.reason) == ("Ready", "True", "AllReady")
     assert changed.message == "all"
@@ -97,26 +105,24 @@ def test_a_change_of_status_or_reason_is_a_transition_and_one_of_words_is_none()
 
 
 def test_trouble_is_a_warning_and_waiting_is_none() -> None:
-    calm = status_of(judged(True))
+    calm = status_of(holds())
     for reason, warns in ((Reason.ROLLING_OUT, False), (Reason.UNSCHEDULABLE, True)):
-        (changed,) = transitions(calm, status_of(judged(False, reason)))
+        (changed,) = transitions(calm, status_of(fails(reason)))
         assert changed.warning is warns
-    (changed,) = transitions(None, status_of(judged(True, Reason.FIELD_NOT_KNOWN, "f", DEGRADED)))
+    (changed,) = transitions(None, status_of(holds(Reason.FIELD_NOT_KNOWN, "f", DEGRADED)))
     assert changed.warning
 
 
 def test_at_birth_only_what_is_not_a_matter_of_course_is_news() -> None:
-    born = status_of(
-        judged(False, Reason.CREATING), judged(False, Reason.AS_ASKED, type_=DEGRADED)
-    )
+    born = status_of(fails(Reason.CREATING), fails(Reason.AS_ASKED, type_=DEGRADED))
     assert [changed.type for changed in transitions(None, born)] == ["Ready"]
     assert [changed.type for changed in transitions({"conditions": None}, born)] == ["Ready"]
 
 
 def test_two_conditions_that_say_the_same_are_told_once() -> None:
     both = status_of(
-        judged(False, Reason.INVALID_SPEC, "no image"),
-        judged(True, Reason.INVALID_SPEC, "no image", DEGRADED),
+        fails(Reason.INVALID_SPEC, "no image"),
+        holds(Reason.INVALID_SPEC, "no image", DEGRADED),
     )
     (changed,) = transitions(None, both)
     assert (changed.type, changed.warning) == ("Ready", True)

@@ -129,4 +129,3 @@ def test_whatever_is_written_the_grace_covers_the_drain_and_stays_within_bounds(
     drain = drain_seconds(command, own_env) or drain_seconds(args, service_env) or 30.0
     assert 0 < drain <= DRAIN_SECONDS_MAX
     assert grace == max(GRACE_SECONDS_MIN, math.ceil(drain) + 65)
-

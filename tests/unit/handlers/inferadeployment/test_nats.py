@@ -41,7 +41,7 @@ def test_the_settings_choose_one_nats(nats: dict[str, Any] | None, url: str | No
         flags = ["--kv-event-transport", "nats", "--nats-server", url] if url else []
         assert command[len(command) - len(flags) :] == flags
         assert ("--nats-server" in command) is bool(url)
-    has_own = OWN <= set(children(rendered(resource)))
+    has_own = set(children(rendered(resource))) >= OWN
     assert has_own is (url == "nats://demo-nats:4222")
 
 

@@ -40,7 +40,8 @@ def test_a_container_in_trouble_is_named_with_what_to_do(
     container: Manifest, reason: str, says: str
 ) -> None:
     for field in ("containerStatuses", "initContainerStatuses"):
-        (trouble,) = troubles([pod(**{field: [container]})], LABELS)
+        status: Manifest = {field: [container]}
+        (trouble,) = troubles([{**pod(), "status": status}], LABELS)
         assert trouble.reason == reason
         assert says in trouble.message
 
@@ -63,7 +64,9 @@ def test_pods_of_one_trouble_are_counted_and_the_first_by_name_speaks() -> None:
     gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     found = troubles([pod("c", conditions=[gated]), pod("a", conditions=[gated])], LABELS)
     (trouble,) = found
-    assert trouble.message.startswith("pod a is not scheduled: SchedulingGated (and 1 more like it)")
+    assert trouble.message.startswith(
+        "pod a is not scheduled: SchedulingGated (and 1 more like it)"
+    )
 
 
 def test_no_room_is_told_before_a_crash() -> None:

@@ -1,4 +1,5 @@
 """The pod template of a service."""
+# ruff: noqa: S104, S108 - addresses and paths inside a pod
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from handlers.handler import ChildName, TerminalError
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     a_server,
-    a_worker,
     children,
     raw,
     read,

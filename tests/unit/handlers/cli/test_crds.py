@@ -1,0 +1,55 @@
+"""`weir crds generate | check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+import crds
+from crds.contract import Contract
+from crds.schema import crd
+from handlers.__main__ import main
+from handlers.cli.crds import JSON_BYTES_MAX, as_yaml
+
+
+def test_the_files_beside_the_types_are_what_would_be_written() -> None:
+    assert main(["crds", "check"]) == 0
+
+
+@pytest.mark.parametrize("contract", crds.KINDS, ids=lambda contract: contract.kind.kind)
+def test_a_crd_is_small_enough_for_client_side_apply_and_free_of_anchors(
+    contract: Contract,
+) -> None:
+    assert len(msgspec.json.encode(crd(contract))) <= JSON_BYTES_MAX
+    text = as_yaml(contract)
+    assert yaml.safe_load(text) == crd(contract)
+    assert "&id" not in text
+    assert text.startswith("# Written by `weir crds generate`")
+
+
+def test_what_is_written_passes_the_check_and_an_edit_of_it_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ["--directory", str(tmp_path)]
+    assert main(["crds", "check", *folder]) == 1
+    assert "run `weir crds generate`" in capsys.readouterr().err
+    assert main(["crds", "generate", *folder]) == 0
+    assert "inferadeployments.infera.amd.com.yaml" in capsys.readouterr().out
+    assert main(["crds", "check", *folder]) == 0
+    (written,) = tmp_path.iterdir()
+    written.write_text(written.read_text().replace("  - idep", "  - other"), encoding="utf-8")
+    assert main(["crds", "check", *folder]) == 1
+    shown = capsys.readouterr().out
+    assert "-    - other" in shown
+    assert "+    - idep" in shown
+
+
+def test_writing_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ["--directory", str(tmp_path)]
+    main(["crds", "generate", *folder])
+    capsys.readouterr()
+    assert main(["crds", "generate", *folder]) == 0
+    assert capsys.readouterr().out == ""
