@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 
 from bridge.settings import Settings, read_settings, variable
 
+NATS = ("nats_url", "nats_creds", "nats_ca", "nats_cert", "nats_key")
+"""What a command needs to reach the queue."""
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add a flag per setting."""
+
+def add_settings(
+    parser: argparse.ArgumentParser, fields: Iterable[str] = Settings.__struct_fields__
+) -> None:
+    """Add a flag per setting, or for these only."""
     group = parser.add_argument_group(
         "settings", "each is also a variable; the flag wins over the variable"
     )
-    for field in Settings.__struct_fields__:
+    for field in fields:
         default = getattr(Settings(), field)
         group.add_argument(
             f"--{field.replace('_', '-')}",

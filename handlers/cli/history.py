@@ -1,0 +1,228 @@
+"""`weir history [KIND [NS/NAME]]`: what was tried and done, from the records in WEIR_HISTORY."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from bridge.events import HISTORY_SUBJECT, LEASE_SUBJECT, ObjectKey
+from bridge.jetstream import Bus, Stored
+from bridge.streams import HISTORY, LOCK
+from handlers.cli import output
+from handlers.cli.connection import missing, run_on_bus, stored_messages
+from handlers.cli.settings_flags import NATS, add_settings, settings_of
+from handlers.cli.target import Scope, add_target, scope_of
+from handlers.history import FINISHED, Record
+from handlers.lease import Claim
+
+LIMIT_DEFAULT: Final = 20
+WINDOW_FIRST: Final = 2_000
+"""Of a whole stream so many of its last messages are looked at first; more where they are few."""
+WINDOW_FACTOR: Final = 8
+UNFINISHED: Final = "unfinished"
+RUNNING: Final = "running"
+HEADERS: Final = ("TIME", "RESULT", "CAUSE", "WRITES", "SECONDS", "HANDLER", "ERROR")
+_record = msgspec.json.Decoder(Record)
+_claim = msgspec.json.Decoder(Claim)
+
+
+class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One reconcile: its `started` and its `finished` in one."""
+
+    time: str
+    """RFC 3339; when it began."""
+    kind: str
+    namespace: str
+    name: str
+    result: str
+    """As in `finished`; `running` or `unfinished` while there is none."""
+    reason: str = ""
+    error: str = ""
+    cause: str = ""
+    event: str = ""
+    handler: str = ""
+    writes: tuple[str, ...] = ()
+    seconds: float | None = None
+    uid: str = ""
+    generation: int = 0
+    renderer: int = 0
+    attempt: str = ""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Which resource it was about."""
+        return ObjectKey(self.kind, self.namespace, self.name)
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `weir history` to the commands."""
+    parser = subparsers.add_parser(
+        "history",
+        help="show what was done to a resource, by whom, why, and how it ended",
+        description="Show the reconciles that changed or tried to change something, the newest "
+        "last: of one resource, of a kind, or of all. They are kept for seven days.",
+        epilog="An attempt whose end is not recorded is `running` while its handler holds the "
+        "resource's lease, else `unfinished`: its handler died or was cut off.",
+    )
+    add_target(parser, of_list=True)
+    parser.add_argument(
+        "--limit",
+        type=_limit,
+        default=LIMIT_DEFAULT,
+        metavar="COUNT",
+        help=f"show the newest COUNT attempts, 0 for all that are kept (default: {LIMIT_DEFAULT})",
+    )
+    output.add_output(parser, "table", "wide", "json", "yaml", default="table")
+    add_settings(parser, NATS)
+    parser.set_defaults(run=output.told(run))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the attempts."""
+    scope = scope_of(arguments)
+    story = partial(_show, scope, arguments.limit, arguments.output)
+    return run_on_bus(settings_of(arguments), story)
+
+
+async def _show(scope: Scope, limit: int, form: output.Format, bus: Bus) -> int:
+    attempts, are_more = await read(bus, scope, limit)
+    if form in ("json", "yaml"):
+        sys.stdout.write(output.machine({"items": _plain(attempts)}, form))
+    elif attempts:
+        print(as_table(attempts, is_one=scope.key is not None, is_wide=form == "wide"))
+    else:
+        where = f" of {scope}" if str(scope) else ""
+        output.say(f"No history{where}: nothing was changed there in the last seven days.")
+    if are_more:
+        output.say(f"Only the newest {limit} attempts are shown; --limit 0 shows all.")
+    return 0
+
+
+async def read(bus: Bus, scope: Scope, limit: int) -> tuple[list[Attempt], bool]:
+    """Return the newest attempts, the oldest first, and whether there are more."""
+    state = await bus.stream_info(HISTORY)
+    if state is None:
+        raise missing(bus, HISTORY)
+    last = state.last_sequence
+    # Of one resource the stream keeps a bounded number of records; of all, too many to read.
+    window = last if limit == 0 or scope.key is not None else WINDOW_FIRST
+    while True:
+        first = max(1, last - window + 1)
+        subject = scope.subject(HISTORY_SUBJECT)
+        records = [
+            stored async for stored in stored_messages(bus, HISTORY, subject, first_sequence=first)
+        ]
+        attempts = merged(records)
+        if first == 1 or len(attempts) > limit:
+            break
+        window *= WINDOW_FACTOR
+    shown = attempts[-limit:] if limit else attempts
+    return [await _as_it_stands(bus, attempt) for attempt in shown], len(attempts) > len(shown)
+
+
+def merged(records: Iterable[Stored]) -> list[Attempt]:
+    """Return the attempts that records tell of, in the order in which they began."""
+    found: dict[str, Attempt] = {}
+    for stored in records:
+        attempt = _attempt(stored)
+        if attempt is None:
+            continue
+        before = found.get(attempt.attempt)
+        if before is None:
+            found[attempt.attempt] = attempt
+        elif before.result == UNFINISHED:
+            found[attempt.attempt] = msgspec.structs.replace(attempt, time=before.time)
+        else:
+            # `finished` overtook `started`.
+            found[attempt.attempt] = msgspec.structs.replace(before, time=attempt.time)
+    return sorted(found.values(), key=lambda attempt: attempt.time)
+
+
+def _attempt(stored: Stored) -> Attempt | None:
+    """Return what one record says, None where it cannot be read."""
+    try:
+        record = _record.decode(stored.payload)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    is_finished = stored.headers.get("ce-type") == FINISHED
+    when = output.moment(stored.headers.get("ce-time") or stored.headers["Nats-Time-Stamp"])
+    if when is not None and is_finished:
+        when -= timedelta(seconds=record.seconds)
+    return Attempt(
+        time=when.isoformat().replace("+00:00", "Z") if when else "",
+        kind=record.kind,
+        namespace=record.namespace,
+        name=record.name,
+        result=record.result if is_finished else UNFINISHED,
+        reason=record.reason,
+        error=record.error,
+        cause=record.cause,
+        event=record.event,
+        handler=record.handler,
+        writes=record.writes,
+        seconds=record.seconds if is_finished else None,
+        uid=record.uid,
+        generation=record.generation,
+        renderer=record.renderer,
+        attempt=record.attempt,
+    )
+
+
+async def _as_it_stands(bus: Bus, attempt: Attempt) -> Attempt:
+    """Return an unfinished attempt as running, where its handler holds the object's lease."""
+    if attempt.result != UNFINISHED:
+        return attempt
+    lease = await bus.last(LOCK, f"{LEASE_SUBJECT}.{attempt.key.token}")
+    try:
+        holder = _claim.decode(lease.payload).holder if lease and lease.payload else ""
+    except msgspec.MsgspecError:
+        holder = ""
+    if holder and holder == attempt.handler:
+        return msgspec.structs.replace(attempt, result=RUNNING)
+    return attempt
+
+
+def as_table(attempts: list[Attempt], *, is_one: bool, is_wide: bool) -> str:
+    """Return a row per attempt; which resource it was about only where there may be several."""
+    which = () if is_one else ("KIND", "NAMESPACE", "NAME")
+    rows = (
+        (
+            output.clock(output.moment(attempt.time)),
+            *(() if is_one else (attempt.kind, attempt.namespace, attempt.name)),
+            attempt.result,
+            attempt.cause.rpartition(".")[2],
+            _writes(attempt.writes, is_wide=is_wide),
+            "" if attempt.seconds is None else f"{attempt.seconds:.3f}",
+            attempt.handler,
+            attempt.error or attempt.reason,
+        )
+        for attempt in attempts
+    )
+    return output.table((HEADERS[0], *which, *HEADERS[1:]), rows)
+
+
+def _writes(writes: tuple[str, ...], *, is_wide: bool) -> str:
+    """Return the writes by verb and number, or each."""
+    if is_wide:
+        return ",".join(write.replace(" ", ":") for write in writes)
+    counted = Counter(write.partition(" ")[0] for write in writes)
+    return ", ".join(f"{verb} {count}" for verb, count in counted.items())
+
+
+def _plain(attempts: list[Attempt]) -> Any:
+    return msgspec.to_builtins(attempts)
+
+
+def _limit(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return number
