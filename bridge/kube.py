@@ -383,7 +383,10 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
                 client_configuration=configuration
             )
         else:
-            await kube_config.load_kube_config(client_configuration=configuration)
+            # Read here: the library reads the variable once, when it is imported.
+            await kube_config.load_kube_config(
+                config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration
+            )
     except kube_config.ConfigException as exc:
         raise SettingsError(
             f"no Kubernetes configuration: {exc}; set KUBECONFIG, or run in a pod"

@@ -84,7 +84,7 @@ class Absent(Struct, frozen=True):
 Seeing = Applied | Deleted | ListBegins | ListEnds | Absent
 
 
-class _Ended(Exception):  # noqa: N818 - no error: servers end watches
+class _Ended(Exception):
     """The server ended the watch before it said anything."""
 
 
