@@ -8,7 +8,7 @@ its siblings go on; what concerns the backend is raised.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,6 +71,8 @@ class Making(Struct, frozen=True, kw_only=True):
     newest_renderer: Callable[[], Awaitable[int]]
     """The highest version that a live handler renders the kind with, read now."""
     yield_seconds: float
+    held: Mapping[ChildName, Problem]
+    """Children that were refused a moment ago: not tried again in this reconcile."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -128,6 +130,8 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
 async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Child:
     """Return the child, made as rendered unless a Problem keeps it from that."""
     name = plan.child_name(manifest)
+    if name in making.held and not (live is not None and plan.matches(manifest, live)):
+        return Child(name=name, live=live, problem=making.held[name])
     for _ in range(CONFLICT_RETRIES):
         try:
             if live is None:

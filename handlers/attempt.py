@@ -108,7 +108,7 @@ class Attempt:
                 self._state = await load_state(self._at.bus, self._key)
                 settlement = await self._settled()
                 seconds = time.perf_counter() - started
-                METRICS.reconciled(self._key.kind, settlement.result, _label(settlement), seconds)
+                METRICS.reconciled(self._key.kind, settlement.result, settlement.reason, seconds)
                 if settlement.is_dead:
                     await self._tell_dead(settlement)
                 await self._carry_out(settlement)
@@ -223,19 +223,18 @@ class Attempt:
         """Say it in the dead letter, the metric, and in the resource's status and an Event."""
         state = settlement.state or EMPTY
         identity = self._at.history.identity
-        METRICS.count("weir_dead_letters", kind=self._key.kind, reason=_label(settlement))
+        METRICS.count("weir_dead_letters", kind=self._key.kind, reason=settlement.reason)
         await bury(self._at.bus, self._key, state, settlement.reason, identity)
         await say_quarantined(self._handler, self._key, state, self._writer, self._at.world)
 
     async def _tell_finished(self, settlement: Settlement, seconds: float) -> None:
         if settlement.result in QUIET and not self._writer.has_started:
             return
-        error = (settlement.state or EMPTY).error
         finished = msgspec.structs.replace(
             self._record,
             result=settlement.result.value,
             reason=settlement.reason,
-            error=error,
+            error=settlement.error,
             writes=tuple(self._writer.written),
             seconds=round(seconds, 6),
         )
@@ -247,10 +246,5 @@ class Attempt:
             reason=settlement.reason,
             writes=len(self._writer.written),
             seconds=round(seconds, 4),
-            **({"error": error} if error else {}),
+            **({"error": settlement.error} if settlement.error else {}),
         )
-
-
-def _label(settlement: Settlement) -> str:
-    """Return the reason as a metric's label: a word, never a sentence of unbounded forms."""
-    return settlement.reason if settlement.reason.isidentifier() else ""

@@ -10,6 +10,7 @@ import msgspec
 
 from bridge.kube import Conflict, KubeError, NotFound, Refused
 from bridge.telemetry import logger
+from crds.contract import Child as OwnedKind
 from handlers import plan
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
@@ -40,21 +41,21 @@ async def prune(
 async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
     """Return every child that carries the resource's identity labels, by a LIST per kind."""
 
-    async def of_kind(kind_name: str) -> list[ChildName]:
-        kind = making.kind(kind_name)
+    async def of_kind(child: OwnedKind) -> list[ChildName]:
         try:
             data = await making.kube.list_objects(
-                kind, making.namespace, label_selector=label_selector, accept=METADATA_LIST
+                child.kind, making.namespace, label_selector=label_selector, accept=METADATA_LIST
             )
-        except NotFound:
-            return []  # an optional kind that the API server does not serve
+        except (NotFound, Refused):
+            if not child.optional:
+                raise
+            return []  # not served here, or not ours to see: then we made none
         return [
-            ChildName(kind_name, item["metadata"]["name"])
+            ChildName(child.kind.kind, item["metadata"]["name"])
             for item in msgspec.json.decode(data).get("items") or ()
         ]
 
-    kinds = [child.kind.kind for child in making.contract.owns]
-    found = await asyncio.gather(*map(of_kind, kinds))
+    found = await asyncio.gather(*map(of_kind, making.contract.owns))
     return tuple(name for names in found for name in names)
 
 

@@ -35,7 +35,7 @@ from handlers.handler import (
 )
 from handlers.kube_events import post_events
 from handlers.prune import listed, prune
-from handlers.settle import Outcome, Result, holds_back
+from handlers.settle import Outcome, Result, held_children, holds_back
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from handlers.writes import Writer
 
 STATUS_CONFLICT_RETRIES = 3
+COSTLY_PROBLEMS = ("Refused", "ImmutableField", "FieldNotKnown")
+"""Problems that the API server told us of by refusing a write."""
 PODS_MAX = 50
 """Pods of which the reasons are read; one tells what the others would."""
 
@@ -94,7 +96,8 @@ async def reconcile(
         if not is_due and holds_back(state, subject.uid, subject.generation, time.time()):
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
         try:
-            return await _make_match(event, handler, resource, writer, world)
+            held = held_children(state, subject.uid, subject.generation, time.time())
+            return await _make_match(event, handler, resource, held, writer, world)
         except (Conflict, NotFound) as exc:
             # It was edited, or is gone: what was read is no base for a write.
             log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
@@ -111,7 +114,12 @@ async def _read(event: ChangeEvent, handler: AnyHandler, world: World) -> Manife
 
 
 async def _make_match(
-    event: ChangeEvent, handler: AnyHandler, resource: Manifest, writer: Writer, world: World
+    event: ChangeEvent,
+    handler: AnyHandler,
+    resource: Manifest,
+    held: dict[ChildName, Problem],
+    writer: Writer,
+    world: World,
 ) -> Outcome:
     now = now_text()
     try:
@@ -129,6 +137,7 @@ async def _make_match(
         renderer=handler.renderer,
         newest_renderer=partial(world.newest_renderer, handler.contract.kind.queue_name),
         yield_seconds=world.settings.other_renderer_seconds,
+        held=held,
         is_birth=not event.children and not (resource.get("status") or {}),
     )
     children = await make_all(making, rendering.children)
@@ -249,12 +258,13 @@ async def write_status(
 def _outcome(
     status: Manifest, problems: list[Problem], writer: Writer, settings: Settings
 ) -> Outcome:
-    waiting = {"WaitingForDeletion"}
+    by_themselves = [p for p in problems if p.reason != "WaitingForDeletion"]
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
         reason=problems[0].reason if problems else "",
         requeue_seconds=None if is_ready(status) else settings.not_ready_seconds,
-        is_child_refused=any(problem.reason not in waiting for problem in problems),
+        has_problems=bool(by_themselves),
+        refused=tuple(p for p in by_themselves if p.reason in COSTLY_PROBLEMS),
     )
 
 

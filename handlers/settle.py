@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from bridge.settings import Settings
 from handlers.errors import DependencyDown, GiveBack, LeaseLost, settled_as
+from handlers.handler import ChildName, Problem
 from handlers.state import EMPTY, FailState
 
 ERROR_TEXT_MAX = 500
@@ -47,8 +48,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
     reason: str = ""
     requeue_seconds: float | None = None
     """Look again after so long; None: when something changes."""
-    is_child_refused: bool = False
-    """A child could not be made; tried again sooner or later than `requeue_seconds`."""
+    has_problems: bool = False
+    """A child could not be made; its turn comes again by itself."""
+    refused: tuple[Problem, ...] = ()
+    """Those of the problems that cost a refused request."""
 
 
 class Settlement(Struct, frozen=True, kw_only=True):
@@ -56,6 +59,8 @@ class Settlement(Struct, frozen=True, kw_only=True):
 
     result: Result
     reason: str = ""
+    error: str = ""
+    """What went wrong, in the words of whoever said it."""
     state: FailState | None = None
     """To be stored (EMPTY: forgotten); None leaves what is there."""
     is_dead: bool = False
@@ -84,7 +89,7 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
     if outcome.result is Result.HELD:
         back = found.state if found.is_alone else None
         return Settlement(result=outcome.result, reason=outcome.reason, state=back)
-    if outcome.is_child_refused:
+    if outcome.has_problems:
         return _child_refused(outcome, found, settings)
     return Settlement(
         result=outcome.result,
@@ -104,12 +109,14 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
             return Settlement(
                 result=Result.LEASE_LOST,
                 reason="LeaseLost",
+                error=str(known),
                 give_back_seconds=LEASE_LOST_RETRY_SECONDS,
             )
         case GiveBack():
             return Settlement(
                 result=Result.GIVEN_BACK,
-                reason=str(known),
+                reason="GivenBack",
+                error=str(known),
                 state=back,
                 give_back_seconds=known.after_seconds * found.jitter,
             )
@@ -118,6 +125,7 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
             return Settlement(
                 result=Result.DEPENDENCY_DOWN,
                 reason=known.backend,
+                error=str(known)[:ERROR_TEXT_MAX],
                 state=back,
                 give_back_seconds=wait * found.jitter,
             )
@@ -130,9 +138,11 @@ def settle_conviction(found: Circumstances, settings: Settings) -> Settlement:
     """Return what becomes of an object whose reconcile killed its process too often."""
     wait = settings.quarantine_retry_seconds * found.jitter
     crashes = found.state.crashes
+    error = f"Crashed: its reconcile killed {crashes} handlers that ran it alone"
     return Settlement(
         result=Result.QUARANTINED,
         reason="Crashed",
+        error=error,
         is_dead=True,
         timer_seconds=wait,
         state=msgspec.structs.replace(
@@ -140,7 +150,7 @@ def settle_conviction(found: Circumstances, settings: Settings) -> Settlement:
             # The next try is alone again, and one more death convicts again.
             crashes=max(0, settings.convict_crashes - 1),
             failures=crashes,
-            error=f"Crashed: its reconcile killed {crashes} handlers that ran it alone",
+            error=error,
             is_quarantined=True,
             retry_at=found.now + wait,
             since=found.state.since or found.now,
@@ -155,6 +165,11 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
         settings.child_retry_max_seconds,
         settings.child_retry_seconds * 2.0 ** min(refusals - 1, EXPONENT_MAX),
     )
+    refused_until = found.now + wait
+    if is_same and found.now < found.state.refused_until:
+        # Looked at in between, and the refused were left alone: their wait goes on.
+        refusals, refused_until = found.state.refusals, found.state.refused_until
+        wait = refused_until - found.now
     if outcome.requeue_seconds is not None:
         wait = min(wait, outcome.requeue_seconds)
     return Settlement(
@@ -165,6 +180,8 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
             generation=found.generation,
             refusals=refusals,
             since=found.state.since if is_same else found.now,
+            refused=outcome.refused,
+            refused_until=refused_until,
         ),
         timer_seconds=wait,
     )
@@ -186,6 +203,7 @@ def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settle
     return Settlement(
         result=Result.QUARANTINED if is_dead else Result.FAILED,
         reason=error.partition(":")[0],
+        error=error,
         state=FailState(
             uid=found.uid,
             generation=found.generation,
@@ -198,6 +216,15 @@ def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settle
         is_dead=is_dead and not known.is_quarantined,
         timer_seconds=wait,
     )
+
+
+def held_children(
+    state: FailState, uid: str, generation: int, now: float
+) -> dict[ChildName, Problem]:
+    """Return the children that were refused a moment ago, and are not tried again yet."""
+    if not state.concerns(uid, generation) or now >= state.refused_until:
+        return {}
+    return {problem.child: problem for problem in state.refused}
 
 
 def holds_back(state: FailState, uid: str, generation: int, now: float) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from bridge.events import STATE_SUBJECT, ObjectKey
 from bridge.jetstream import Bus, StreamMissing
 from bridge.streams import STATE
+from handlers.handler import Problem
 
 STATE_TTL_SECONDS = 3600
 """Twelve quarantine retries: a state that nobody renews for so long is history."""
@@ -36,6 +37,10 @@ class FailState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_at: float = 0.0
     """Unix time before which only a new generation runs."""
     is_quarantined: bool = False
+    refused: tuple[Problem, ...] = ()
+    """Children that the API server refused, and what it said."""
+    refused_until: float = 0.0
+    """Unix time before which they are not tried again."""
 
     def concerns(self, uid: str, generation: int) -> bool:
         """Return whether the state is of this incarnation and generation."""
