@@ -102,7 +102,8 @@ async def _show(scope: Scope, limit: int, form: output.Format, bus: Bus) -> int:
         where = f" of {scope}" if str(scope) else ""
         output.say(f"No history{where}: nothing was changed there in the last seven days.")
     if are_more:
-        output.say(f"Only the newest {limit} attempts are shown; --limit 0 shows all.")
+        shown = output.plural(limit, "attempt")
+        output.say(f"Not more than the newest {shown} shown; --limit 0 shows all.")
     return 0
 
 
@@ -199,8 +200,7 @@ def as_table(attempts: list[Attempt], *, is_one: bool, is_wide: bool) -> str:
             *(() if is_one else (attempt.kind, attempt.namespace, attempt.name)),
             attempt.result,
             attempt.cause.rpartition(".")[2],
-            _writes(attempt.writes, is_wide=is_wide),
-            "" if attempt.seconds is None else f"{attempt.seconds:.3f}",
+            *_measured(attempt, is_wide=is_wide),
             attempt.handler,
             attempt.error or attempt.reason,
         )
@@ -209,12 +209,13 @@ def as_table(attempts: list[Attempt], *, is_one: bool, is_wide: bool) -> str:
     return output.table((HEADERS[0], *which, *HEADERS[1:]), rows)
 
 
-def _writes(writes: tuple[str, ...], *, is_wide: bool) -> str:
-    """Return the writes by verb and number, or each."""
-    if is_wide:
-        return ",".join(write.replace(" ", ":") for write in writes)
-    counted = Counter(write.partition(" ")[0] for write in writes)
-    return ", ".join(f"{verb} {count}" for verb, count in counted.items())
+def _measured(attempt: Attempt, *, is_wide: bool) -> tuple[str, str]:
+    """Return what was written, by verb and number or one by one, and the seconds it took."""
+    if attempt.seconds is None:
+        return output.UNKNOWN, output.UNKNOWN
+    counted = Counter(write.partition(" ")[0] for write in attempt.writes)
+    each = attempt.writes if is_wide else (f"{verb} {count}" for verb, count in counted.items())
+    return ", ".join(each), f"{attempt.seconds:.3f}"
 
 
 def _plain(attempts: list[Attempt]) -> Any:

@@ -87,8 +87,8 @@ def add_output(parser: argparse.ArgumentParser, *formats: Format, default: Forma
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return aligned columns under upper-case headers; an empty cell says `<none>`."""
-    cells = [[printable(cell) or NONE for cell in row] for row in rows]
+    """Return aligned columns under upper-case headers; empty cells but the last say `<none>`."""
+    cells = [[*(printable(cell) or NONE for cell in row[:-1]), printable(row[-1])] for row in rows]
     lines = [[header.upper() for header in headers], *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
     return "\n".join(
