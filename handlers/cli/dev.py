@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if stack is not None:
             stack.stop()
+    print("\nNothing is left running. `make dev` keeps the same stack for you to try.")
     return 0
 
 

@@ -61,7 +61,6 @@ def show(stack: Stack, within_seconds: float = READY_SECONDS) -> None:
     print("\nWhat took how long:")
     for step in stack.steps:
         print(f"  {step.what:<52} {step.seconds:6.1f} s")
-    print("\nNothing is left running. `make dev` keeps the same stack for you to try.")
 
 
 def example() -> str:
