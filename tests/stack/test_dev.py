@@ -59,7 +59,7 @@ def output_of(directory: Path) -> str:
     return directory.with_suffix(".out").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 async def test_weir_dev_leaves_no_process_when_it_is_ended(
     number: signal.Signals, tmp_path: Path
 ) -> None:

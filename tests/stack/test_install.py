@@ -9,6 +9,8 @@ import pytest
 
 from handlers.cli.devstack import versions
 from handlers.cli.devstack.install import Go, InstallError, Package, folder_of, install
+from tests.stack.eventually import eventually
+from tests.stack.runs import a_run, line_of
 
 
 def a_go(tmp_path: Path, answer: str = "echo go1.99.0") -> dict[str, str]:
@@ -103,7 +105,7 @@ def test_what_a_killed_build_left_is_not_taken_for_a_package(tmp_path: Path) -> 
     environment = a_go(tmp_path)
     package = a_package(make_tool)
     folder = folder_of(package, tmp_path / "cache")
-    half = folder.with_name(f"{folder.name}.building") / "result"
+    half = folder.with_name(f"{folder.name}.building-x") / "result"
     half.mkdir(parents=True)
     (half / "tool").write_text("half")
 
@@ -159,3 +161,29 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) 
 )
 def test_versions_compare_by_their_leading_numbers(text: str, numbers: tuple[int, ...]) -> None:
     assert versions.as_numbers(text) == numbers
+
+
+async def test_a_killed_run_leaves_no_half_built_package(tmp_path: Path) -> None:
+    environment = a_go(tmp_path)
+
+    def found() -> list[Path]:
+        return list((tmp_path / "cache").iterdir())
+
+    script = f"""
+        import time
+        from pathlib import Path
+        from handlers.cli.devstack.install import Package, install
+        def build(go, folder):
+            print(folder.parent, flush=True)
+            time.sleep(600)
+        install(
+            Package(name="t", version="1", oldest="1", files=("t",), takes="", build=build),
+            {environment!r},
+        )
+    """
+    with a_run(script) as run:
+        half = Path(line_of(run))
+        assert half in found()
+        run.kill()
+
+        await eventually(lambda: half not in found(), within_seconds=10)

@@ -2,11 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +9,8 @@ import pytest
 from handlers.cli.devstack.control_plane import Binaries
 from handlers.cli.devstack.process import PORTS, Process, ProcessError, reserve_port
 from handlers.cli.devstack.reaper import read_books
-from handlers.cli.devstack.weir import REPOSITORY
 from tests.stack.eventually import eventually
+from tests.stack.runs import a_run, line_of
 
 
 def is_alive(pid: int) -> bool:
@@ -25,26 +20,6 @@ def is_alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
-
-
-@contextmanager
-def a_run(script: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python program of its own that stands for one run of Weir's stack."""
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as run:
-        try:
-            yield run
-        finally:
-            run.kill()
-
-
-def line_of(run: subprocess.Popen[str]) -> str:
-    assert run.stdout is not None
-    return run.stdout.readline().strip()
 
 
 SLEEPER = """

@@ -14,6 +14,7 @@ import platform
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from handlers.cli.devstack import versions
-from handlers.cli.devstack.process import Process
+from handlers.cli.devstack.process import Process, remove_at_the_end, remove_directory
 from handlers.cli.devstack.progress import Say, heartbeat, say
 
 BUILD_SECONDS = 3600.0
@@ -60,7 +61,8 @@ class Go:
 
     def run(self, *arguments: str, directory: Path | None = None, into: Path | None = None) -> None:
         """Run go; raise InstallError with the last line of its output when it fails."""
-        environment = {**os.environ, "CGO_ENABLED": "0"}
+        # Its scratch files go with the folder, also when it is killed.
+        environment = {**os.environ, "CGO_ENABLED": "0", "GOTMPDIR": str(self.work)}
         if into is not None:
             environment["GOBIN"] = str(into)
         process = Process(
@@ -155,10 +157,14 @@ def _build(package: Package, folder: Path, go: Path, tell: Say) -> None:
     names = ", ".join(package.files)
     tell(f"building {names} {package.version} from Go modules, {package.takes}, once ...")
     begun = time.monotonic()
-    building = folder.with_name(f"{folder.name}.building")
-    shutil.rmtree(building, ignore_errors=True)  # of a build that was cut off
+    prefix = f"{folder.name}.building-"
+    for left in folder.parent.glob(f"{prefix}*"):  # of a build on a machine that crashed
+        shutil.rmtree(left, ignore_errors=True)
+    # A name of its own: the reaper of a killed run may still be removing that one's folder.
+    building = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    remove_at_the_end(building)
     work, result = building / "work", building / "result"
-    work.mkdir(parents=True)
+    work.mkdir()
     result.mkdir()
     try:
         with heartbeat(f"building {package.name} {package.version}", tell):
@@ -168,7 +174,7 @@ def _build(package: Package, folder: Path, go: Path, tell: Say) -> None:
             raise InstallError(f"the build of {package.name} made no {', '.join(missing)}")
         result.rename(folder)
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        remove_directory(building)
     tell(f"built {package.name} {package.version} in {time.monotonic() - begun:.0f} s: {folder}")
 
 

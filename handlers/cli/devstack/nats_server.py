@@ -8,7 +8,7 @@ from pathlib import Path
 from handlers.cli.devstack.loopback import answers
 from handlers.cli.devstack.process import Process, reserve_port
 
-READY_SECONDS = 20.0
+READY_SECONDS = 40.0
 
 _CONFIGURATION = """\
 # Written by Weir's development stack.

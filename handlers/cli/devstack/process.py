@@ -233,12 +233,17 @@ def run_directory(prefix: str) -> Path:
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes it private
     where = memory if os.access(memory, os.W_OK) else None
     path = Path(tempfile.mkdtemp(prefix=f"weir-{prefix}-", dir=where))
-    _reaper.write(f"remove {path}")
+    remove_at_the_end(path)
     return path
 
 
+def remove_at_the_end(path: Path) -> None:
+    """See to it that a directory is gone when this run is, if `remove_directory` never comes."""
+    _reaper.write(f"remove {path}")
+
+
 def remove_directory(path: Path) -> None:
-    """Remove a directory that `run_directory` made."""
+    """Remove a directory of `run_directory` or `remove_at_the_end` now."""
     shutil.rmtree(path, ignore_errors=True)
     _reaper.write(f"keep {path}")
 

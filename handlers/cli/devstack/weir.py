@@ -17,7 +17,7 @@ Setting = str | int | float
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
-READY_SECONDS = 20.0
+READY_SECONDS = 40.0
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SYSTEMROOT")
 """All that a process of Weir gets of our environment, so that no test depends on it."""
 
