@@ -17,6 +17,8 @@ from crds.schema import crd
 
 JSON_BYTES_MAX = 262_144
 """Of a CRD as compact JSON: `kubectl apply` keeps a copy in an annotation, whose limit this is."""
+_READ_AS_BOOLEANS = ("y", "Y", "n", "N")
+_NUMBERS_BEGIN_WITH = tuple("0123456789+-.")
 _HEADER = "# Written by `weir crds generate` from crds/{module}.py; edit that file instead.\n"
 
 
@@ -84,17 +86,31 @@ def as_yaml(contract: Contract) -> str:
 
 
 def dump(manifest: Manifest) -> str:
-    """Return YAML without anchors, keys in their order."""
+    """
+    Return YAML that kubectl reads as it was meant: no anchors, keys in their order.
+
+    kubectl takes y, n and 1e3 for a boolean and a number, PyYAML does not: they are quoted, as is
+    all text that begins like a number.
+    """
     return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=100, allow_unicode=True)
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes an object that is used twice twice: kubectl reads anchors, people do not."""
+    """Writes an object that is used twice twice, and quotes what could be taken for no text."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Say that nothing is ever referred to."""
         del data
         return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    is_ambiguous = text in _READ_AS_BOOLEANS or text[:1] in _NUMBERS_BEGIN_WITH
+    style = "'" if is_ambiguous and "\n" not in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Plain.add_representer(str, _represent_text)
 
 
 def _files(directory: Path) -> dict[Path, str]:

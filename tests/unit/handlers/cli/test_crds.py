@@ -1,4 +1,5 @@
 """`weir crds generate | check`."""
+# ruff: noqa: S104 - an address in a pod
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import crds
 from crds.contract import Contract
 from crds.schema import crd
 from handlers.__main__ import main
-from handlers.cli.crds import JSON_BYTES_MAX, as_yaml
+from handlers.cli.crds import JSON_BYTES_MAX, as_yaml, dump
 
 
 def test_the_files_beside_the_types_are_what_would_be_written() -> None:
@@ -53,3 +54,14 @@ def test_writing_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert main(["crds", "generate", *folder]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["y", "N", "1e3", "0x1f", "1_000", "+1", ".5", "0.0.0.0", "yes", "null", "-", ""]
+)
+def test_text_that_a_reader_of_yaml_may_take_for_something_else_is_quoted(text: str) -> None:
+    assert dump({"value": text}) == f"value: '{text}'\n"
+
+
+def test_other_text_is_not() -> None:
+    assert dump({"value": "rocm/infera:1"}) == "value: rocm/infera:1\n"
