@@ -42,6 +42,8 @@ _STEPS: tuple[tuple[float, _Unit, _Unit | None], ...] = (
     (math.inf, _YEARS, None),
 )
 """An age below so many seconds is said in these units."""
+_LIKE_A_NUMBER = re.compile(r"[-+.]?[0-9][-+.:_0-9a-fA-FoOxX]*|[yYnN]")
+"""Text that kubectl's YAML may take for a number (403e10) or a boolean, and PyYAML does not."""
 _KIBI = 1024
 _SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB")
 
@@ -195,9 +197,8 @@ class _Plain(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-    )
+    style = "|" if "\n" in text else "'" if _LIKE_A_NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Plain.add_representer(str, _text)
