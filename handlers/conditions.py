@@ -209,4 +209,6 @@ def _listed(status: Manifest | None) -> list[Mapping[str, Any]]:
 def _is_warning(type_: str, status: str, reason: str) -> bool:
     if type_ == READY:
         return status == "False" and reason in _PROBLEMS
+    if reason == Reason.SCALED_BY_OTHER:
+        return False
     return type_ in (DEGRADED, WARNING) and status == "True"

@@ -20,10 +20,12 @@ from crds.inferadeployment import (
 )
 from handlers.conditions import Reason
 from handlers.handler import Notice, TerminalError
-from handlers.inferadeployment.names import child_name
+from handlers.inferadeployment.names import NATS, child_name
 from handlers.inferadeployment.nats import Bus
 from handlers.manifests import entries
 
+STATEFUL_SET_NAME_LENGTH_MAX = 52
+"""Its pods carry the name with a hyphen and a hash of ten as a label (measured on 1.36)."""
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -63,11 +65,12 @@ def ignored(
         )
 
 
-def names(resource: InferaDeployment) -> Iterator[Notice]:
+def names(resource: InferaDeployment, bus: Bus | None) -> Iterator[Notice]:
     """
-    Yield a notice for names that no Service may have.
+    Yield a notice for names that no Service may have, or no pod of the own NATS.
 
-    A warning only: workers have no Service, and a child that is refused is a problem of its own.
+    The former are warnings only: workers have no Service, and a child that is refused is a
+    problem of its own. The latter are refused by nobody, and the pod never comes.
     """
     deployment = resource.metadata.name
     if "." in deployment:
@@ -87,6 +90,16 @@ def names(resource: InferaDeployment) -> Iterator[Notice]:
                 f"{CHILD_NAME_LENGTH_MAX} that a Service may have: give service {name} or the "
                 f"resource a shorter name",
             )
+
+    own_nats = child_name(deployment, NATS)
+    is_own = bus is not None and bus.source == "managed"
+    if is_own and len(own_nats) > STATEFUL_SET_NAME_LENGTH_MAX:
+        yield Notice(
+            reason=Reason.INVALID_NAME,
+            message=f"the own NATS {own_nats} has {len(own_nats)} characters, and its pod can have "
+            f"no more than {STATEFUL_SET_NAME_LENGTH_MAX}: make the resource anew under a shorter "
+            f"name, or set spec.nats.deploy to false or spec.nats.url",
+        )
 
 
 def _ignored(message: str) -> Notice:

@@ -37,7 +37,7 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
     """
     checks.refuse(resource)
     bus = nats.bus_of(resource, facts)
-    notices = [*checks.names(resource), *_not_served(resource, facts, bus)]
+    notices = [*checks.names(resource, bus), *_not_served(resource, facts, bus)]
     children = list(discovery.children(resource))
     if bus is not None and bus.source == "managed":
         children += nats.children(resource)

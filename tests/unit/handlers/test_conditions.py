@@ -6,6 +6,7 @@ from handlers.conditions import (
     DEGRADED,
     MESSAGE_LENGTH_MAX,
     READY,
+    WARNING,
     Judgement,
     Reason,
     conditions,
@@ -110,6 +111,13 @@ def test_trouble_is_a_warning_and_waiting_is_none() -> None:
         (changed,) = transitions(calm, status_of(fails(reason)))
         assert changed.warning is warns
     (changed,) = transitions(None, status_of(holds(Reason.FIELD_NOT_KNOWN, "f", DEGRADED)))
+    assert changed.warning
+
+
+def test_an_autoscaler_at_work_is_told_and_is_no_warning() -> None:
+    (changed,) = transitions(None, status_of(holds(Reason.SCALED_BY_OTHER, "keda", WARNING)))
+    assert not changed.warning
+    (changed,) = transitions(None, status_of(holds(Reason.FIELDS_IGNORED, "args", WARNING)))
     assert changed.warning
 
 

@@ -179,6 +179,14 @@ def test_names_that_no_service_may_have_are_told_and_the_rest_is_served() -> Non
     assert ("Deployment", f"{'d' * 40}-{'w' * 30}") in children(rendered(long))
 
 
+def test_an_own_nats_whose_pod_could_never_be_is_told_before_anybody_waits_for_it() -> None:
+    assert rendered(a_resource("d" * 47, nats={})).notices == ()
+    (notice,) = rendered(a_resource("d" * 48, nats={})).notices
+    assert (notice.reason, notice.degraded) == ("InvalidName", True)
+    assert "spec.nats.url" in notice.message
+    assert rendered(a_resource("d" * 48, nats={"deploy": False})).notices == ()
+
+
 def test_a_resource_without_namespace_renders_as_kubectl_would_apply_it() -> None:
     offline = raw()
     del offline["metadata"]["namespace"]
