@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from bridge.settings import SettingsError
 
@@ -27,22 +30,50 @@ def main(arguments: list[str] | None = None) -> int:
         prog="weir",
         description="Event-driven, serverless reconciler for LLM inference on Kubernetes.",
     )
+    parser.add_argument("--version", action=_Version, help="print the version, and end")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     words = sys.argv[1:] if arguments is None else arguments
     # A handler is to work within a second of its start: only its own module is imported.
     wanted = MODULES.get(words[0]) if words else None
-    for name in [wanted] if wanted else dict.fromkeys(MODULES.values()):
+    is_version = words[:1] == ["--version"]
+    for name in [wanted] if wanted else () if is_version else dict.fromkeys(MODULES.values()):
         importlib.import_module(f"handlers.cli.{name}").add_parser(subparsers)
     chosen = parser.parse_args(words)
     try:
-        return int(chosen.run(chosen))
+        code = int(chosen.run(chosen))
+        sys.stdout.flush()
     except SettingsError as exc:
         print(f"weir: {exc}", file=sys.stderr)  # noqa: T201 - the command's only output
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
+        # Whoever read has read enough. What is left must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
+
+
+class _Version(argparse.Action):
+    """Prints the version of the installed distribution; only then is it looked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.exit(0, f"weir {_version()}\n")
+
+
+def _version() -> str:
+    """Return the distribution's version; from a checkout that is not installed, its own."""
+    import importlib.metadata  # noqa: PLC0415 - no other command pays for it
+    import tomllib  # noqa: PLC0415
+
+    try:
+        return importlib.metadata.version("weir-operator")
+    except importlib.metadata.PackageNotFoundError:
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text("utf-8"))["project"]["version"])
 
 
 if __name__ == "__main__":

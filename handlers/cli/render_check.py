@@ -27,6 +27,8 @@ _SHOWN_MAX: Final = 60
 """Characters of a value in a message."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_]*")
 _NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_SAID: Final = {_NAME: "use a-z, 0-9, - and ., and begin and end with a letter or digit"}
+"""What a pattern asks for, in words."""
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _METADATA: Final[Manifest] = {
     "type": "object",
@@ -188,7 +190,7 @@ def _out_of_bounds(value: Any, schema: Manifest) -> Iterator[str]:
         yield f"{_shown(value)} is not supported: use {_either(allowed)}{_meant(value, allowed)}"
     pattern = schema.get("pattern")
     if pattern and isinstance(value, str) and not re.search(pattern, value):
-        yield f"{_shown(value)} does not look as it must: it has to match {pattern}"
+        yield f"{_shown(value)} is not allowed: {_SAID.get(pattern, f'it must match {pattern}')}"
     yield from _limits(value, schema, ("minimum", "maximum"), "", int | float)
     yield from _limits(value, schema, ("minLength", "maxLength"), "characters", str)
     yield from _limits(value, schema, ("minItems", "maxItems"), "entries", list)

@@ -64,7 +64,10 @@ def _objects(document: Document) -> Iterator[Document]:
     if not is_list:
         yield document
         return
-    for index, item in enumerate(data["items"] or ()):
+    items = data["items"] or []
+    if not isinstance(items, list):
+        raise CommandError(f"{document.where(('items',))}: items must be a list")
+    for index, item in enumerate(items):
         yield Document(
             source=document.source,
             number=document.number,
