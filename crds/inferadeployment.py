@@ -17,6 +17,7 @@ from crds.fields import (
     Column,
     EnvVar,
     Int32,
+    PodLabels,
     PodSpec,
     Quantity,
     limits,
@@ -57,8 +58,6 @@ Env: TypeAlias = Annotated[list[EnvVar], limits(maxItems=1024)]
 Text: TypeAlias = Annotated[str, limits(maxLength=1024)]
 
 _RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
-_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-_LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 
 
 class Resources(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -129,24 +128,7 @@ class Service(Struct, frozen=True, kw_only=True, rename="camel"):
     container named main or infera, else its first, gains the port, the discovery variables and,
     for workers, probe, preStop hook and grace period where it has none.
     """
-    pod_labels: (
-        Annotated[
-            dict[
-                str,
-                Annotated[
-                    str, Meta(extra_json_schema={"pattern": _LABEL_VALUE}), limits(maxLength=63)
-                ],
-            ],
-            limits(maxProperties=64),
-            rules(
-                rule(
-                    f"self.all(key, key.matches('{_LABEL_KEY}'))",
-                    "podLabels has a key that is no label key: use [domain/]name",
-                )
-            ),
-        ]
-        | None
-    ) = None
+    pod_labels: PodLabels | None = None
     """Labels for the pods besides ours, which win."""
 
 
