@@ -28,7 +28,7 @@ from handlers.errors import DependencyDown, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
 from handlers.lease import Lease
-from handlers.locks import Solitude
+from handlers.locks import Turn
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
 from handlers.reconcile import Subject, World, reconcile
@@ -62,7 +62,6 @@ class Workplace(Struct, frozen=True, kw_only=True):
     world: World
     history: History
     breakers: Mapping[str, Breaker]
-    solitude: Solitude
     is_cut: Callable[[], bool]
     """True once the process stops and waits no longer: no write begins any more."""
 
@@ -71,12 +70,18 @@ class Attempt:
     """One delivery in hand, its object leased."""
 
     def __init__(
-        self, delivery: Delivery, lease: Lease, handler: AnyHandler, workplace: Workplace
+        self,
+        delivery: Delivery,
+        lease: Lease,
+        turn: Turn,
+        handler: AnyHandler,
+        workplace: Workplace,
     ) -> None:
         """Take what is to be handled, and where."""
         self._delivery = delivery
         self._key = delivery.key
         self._lease = lease
+        self._turn = turn
         self._handler = handler
         self._at = workplace
         self._settings = workplace.world.settings
@@ -120,20 +125,18 @@ class Attempt:
 
     async def _settled(self) -> Settlement:
         """Return what becomes of the message, after a run beside others, or alone."""
-        solitude = self._at.solitude
         if not (self._lease.predecessor_died or self._state.crashes > 0):
-            async with solitude.beside_others():
-                return await self._reconciled()
-        async with solitude.alone():
-            self._is_alone = True
-            self._state = await self._present_state()
-            if self._state.crashes >= self._settings.convict_crashes:
-                return settle_conviction(self._circumstances(), self._settings)
-            run = self._state.crashes + 1
-            counted = msgspec.structs.replace(self._state, crashes=run)
-            await save_state(self._at.bus, self._key, counted)
-            log.warning("runs alone: its last handler died", action="suspect", run=run)
             return await self._reconciled()
+        await self._turn.alone()
+        self._is_alone = True
+        self._state = await self._present_state()
+        if self._state.crashes >= self._settings.convict_crashes:
+            return settle_conviction(self._circumstances(), self._settings)
+        run = self._state.crashes + 1
+        counted = msgspec.structs.replace(self._state, crashes=run)
+        await save_state(self._at.bus, self._key, counted)
+        log.warning("runs alone: its last handler died", action="suspect", run=run)
+        return await self._reconciled()
 
     async def _present_state(self) -> FailState:
         """Return the state of the object as it is now: afresh where it was edited or made anew."""

@@ -48,32 +48,46 @@ class Solitude:
         self._is_alone = False
 
     @asynccontextmanager
-    async def beside_others(self) -> AsyncIterator[None]:
-        """Run beside others, never beside one that must be alone."""
+    async def turn(self) -> AsyncIterator[Turn]:
+        """Run beside others inside, and alone from the moment that the turn is made so."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_alone and not self._alone_waiting)
             self._running += 1
+        turn = Turn(self)
         try:
-            yield
+            yield turn
         finally:
             async with self._changed:
-                self._running -= 1
+                if turn.is_alone:
+                    self._is_alone = False
+                elif turn.is_beside_others:
+                    self._running -= 1
                 self._changed.notify_all()
 
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Run with nothing beside."""
+    async def isolate(self, turn: Turn) -> None:
+        """Nothing runs beside the turn any more; it steps back while it waits for that."""
         async with self._changed:
+            turn.is_beside_others = False
+            self._running -= 1
             self._alone_waiting += 1
+            self._changed.notify_all()
             try:
                 await self._changed.wait_for(lambda: not self._is_alone and not self._running)
-                self._is_alone = True
+                turn.is_alone = self._is_alone = True
             finally:
                 self._alone_waiting -= 1
                 self._changed.notify_all()
-        try:
-            yield
-        finally:
-            async with self._changed:
-                self._is_alone = False
-                self._changed.notify_all()
+
+
+class Turn:
+    """One run's place among the others."""
+
+    def __init__(self, solitude: Solitude) -> None:
+        """Take where it runs, beside others."""
+        self._solitude = solitude
+        self.is_beside_others = True
+        self.is_alone = False
+
+    async def alone(self) -> None:
+        """Return when nothing runs beside, and nothing will."""
+        await self._solitude.isolate(self)

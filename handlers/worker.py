@@ -46,6 +46,7 @@ class Worker:
         self._leases = leases
         self._breakers = breakers
         self._locks = KeyLocks()
+        self._solitude = Solitude()
         self._pull = Pull(self._bus, group)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -55,7 +56,6 @@ class Worker:
             world=world,
             history=History(self._bus, world.identity),
             breakers=breakers,
-            solitude=Solitude(),
             is_cut=lambda: self._is_cut,
         )
 
@@ -133,6 +133,9 @@ class Worker:
             async with AsyncExitStack() as held:
                 await held.enter_async_context(self._beating(delivery))
                 await held.enter_async_context(self._locks.held(key))
+                # Its turn first: what waits here when the process dies holds no lease, so it was
+                # not run and becomes no suspect.
+                turn = await held.enter_async_context(self._solitude.turn())
                 try:
                     lease = await self._leases.acquire(key, delivery.sequence)
                     if lease is None:
@@ -142,7 +145,8 @@ class Worker:
                     log.debug("no lease", action="lease", error=str(exc))
                     await delivery.give_back(UNSETTLED_RETRY_SECONDS)
                     return
-                attempt = Attempt(delivery, lease, self._handlers[key.kind], self._workplace)
+                handler = self._handlers[key.kind]
+                attempt = Attempt(delivery, lease, turn, handler, self._workplace)
                 try:
                     await attempt.run()
                 except asyncio.CancelledError:
