@@ -70,6 +70,11 @@ class Request(Struct, frozen=True, kw_only=True):
         """Whether the answer is a stream without an end."""
         return self.query.get("watch", ("",))[0] in {"1", "true"}
 
+    @property
+    def identity(self) -> str:
+        """The process of ours that asks, as its User-Agent names it; empty for anybody else."""
+        return self.headers.get("User-Agent", "").partition("(")[2].partition(")")[0]
+
 
 class Forward(Struct, frozen=True, kw_only=True):
     """
