@@ -125,8 +125,12 @@ class AuditLog:
         """Return where the log ends now: what is written later lies behind it."""
         return sum(file.stat().st_size for file in self._files())
 
-    def events(self, *, from_offset: int = 0) -> list[AuditEvent]:
-        """Return the finished requests that were logged behind *from_offset*."""
+    def events(self, *, from_offset: int = 0, stage: str = "ResponseComplete") -> list[AuditEvent]:
+        """
+        Return the finished requests that were logged behind *from_offset*.
+
+        A watch that goes on is at the stage `ResponseStarted`.
+        """
         lines: list[bytes] = []
         passed = 0
         for file in self._files():
@@ -134,7 +138,7 @@ class AuditLog:
                 opened.seek(max(0, from_offset - passed))
                 lines += opened.readlines()
             passed += file.stat().st_size
-        return [event for event in parse(lines) if event.stage == "ResponseComplete"]
+        return [event for event in parse(lines) if event.stage == stage]
 
     def mutating(
         self,

@@ -1,0 +1,63 @@
+"""A CRD of somebody else that is installed later concerns every resource that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from crds.kubernetes import LEADER_WORKER_SET
+from handlers.cli.devstack.control_plane import ControlPlane
+from tests.builders import an_infera_deployment
+from tests.e2e.stage import Stage
+from tests.faults.stand_ins import LEADER_WORKER_SET_CRD
+from tests.stack.eventually import eventually
+
+COUNT = 50
+
+
+async def test_fifty_resources_are_all_reconciled_when_the_leader_worker_set_crd_appears(
+    fresh_control_plane: ControlPlane, stage: Stage
+) -> None:
+    """Before, each says what it lacks and its other services go on; nothing is restarted."""
+    stage.start()
+    names = [f"wide-{number:03}" for number in range(COUNT)]
+    wide = an_infera_deployment("wide").with_server().with_worker("wide", nodes=2)
+    stage.apply(*wide.many(COUNT))
+    await asyncio.gather(
+        *(stage.says(name, "Ready", "False", "NotServedYet", "wide") for name in names)
+    )
+    await stage.read_since(0, *names)
+    offset = stage.audit.offset()
+
+    fresh_control_plane.kubectl("create", "-f", str(LEADER_WORKER_SET_CRD))
+
+    await stage.read_since(offset, *names, within_seconds=30)
+    for name in names:
+        assert stage.condition(name, "Ready")["reason"] == "NotServedYet"
+    assert len(stage.children()) == 5 * COUNT
+
+
+async def test_the_bridge_stays_ready_while_an_optional_crd_comes_and_goes(
+    fresh_control_plane: ControlPlane, stage: Stage
+) -> None:
+    stage.start()
+    for _ in range(2):
+        offset = stage.audit.offset()
+        fresh_control_plane.kubectl("create", "-f", str(LEADER_WORKER_SET_CRD))
+        await eventually(partial(_is_watched, stage, offset))
+        fresh_control_plane.kubectl("delete", "-f", str(LEADER_WORKER_SET_CRD))
+
+    stage.bridge.wait_ready()
+    stage.apply(an_infera_deployment("chat").with_server())
+    await stage.ready("chat")
+
+
+def _is_watched(stage: Stage, offset: int) -> bool:
+    """Whether the bridge has had a watch of LeaderWorkerSets granted since."""
+    return any(
+        event.verb == "watch"
+        and event.landed
+        and event.object_ref.resource == LEADER_WORKER_SET.plural
+        and event.user_agent.startswith("weir-bridge")
+        for event in stage.audit.events(from_offset=offset, stage="ResponseStarted")
+    )
