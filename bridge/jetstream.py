@@ -14,6 +14,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ class StreamState(Struct, frozen=True, kw_only=True):
 
     created: str
     """RFC 3339; a stream made anew has another one."""
+    age_seconds: float
+    """By the server's clock."""
     last_sequence: int
     messages: int
 
@@ -218,8 +221,12 @@ class Bus:
         if said is None:
             return None
         state = said["state"]
+        age = datetime.fromisoformat(said["ts"]) - datetime.fromisoformat(said["created"])
         return StreamState(
-            created=said["created"], last_sequence=state["last_seq"], messages=state["messages"]
+            created=said["created"],
+            age_seconds=age.total_seconds(),
+            last_sequence=state["last_seq"],
+            messages=state["messages"],
         )
 
     async def consumer_info(self, group: str) -> ConsumerState | None:

@@ -17,13 +17,16 @@ import msgspec
 from msgspec import Struct
 
 from bridge.events import LEASE_SUBJECT, ObjectKey
-from bridge.jetstream import Bus, BusError, BusUnavailable, WrongSequence
-from bridge.streams import LOCK
+from bridge.jetstream import Bus, BusError, BusUnavailable, StreamState, WrongSequence
+from bridge.streams import LOCK, QUEUE
 from bridge.telemetry import logger
 from handlers.state import ttl
 
 if TYPE_CHECKING:
     from bridge.settings import Settings
+
+DECLARE_SECONDS = 2.0
+"""Streams that are declared together are no further apart."""
 
 log = logger(__name__)
 
@@ -174,7 +177,21 @@ class Leases:
             raise BusUnavailable(f"{LOCK} cannot be made")
         if (self._created and info.created != self._created) or info.last_sequence < known:
             self.lose_all("the lease stream is a new one")
+        elif not self._created and await self._was_made_again(info):
+            self.lose_all("the lease stream was made anew a moment ago")
         self._created = info.created
+
+    async def _was_made_again(self, info: StreamState) -> bool:
+        """
+        Return whether leases may be believed in that the stream knows nothing of.
+
+        What this process has never seen before tells nothing by being new, but for the queue's
+        stream, which is declared just before it: an older one says that there was a lease stream.
+        """
+        if info.age_seconds > self._settings.lease_seconds:
+            return False
+        queue = await self.bus.stream_info(QUEUE)
+        return queue is not None and queue.age_seconds > info.age_seconds + DECLARE_SECONDS
 
     async def _check_after_reconnect(self) -> None:
         """Look before anything is written under a lease that the server may have lost."""
