@@ -141,7 +141,7 @@ def bridge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Bridge:
     """
-    Runs a bridge with the bridge's own role: `async with bridge(resync_seconds=2) as relay`.
+    A factory of bridges with the bridge's own role, and of settings that are a test's.
 
     It watches the test's namespace, so that what other tests leave behind does not matter.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.events import EventType
-from bridge.jetstream import Bus
+from bridge.jetstream import Bus, BusUnavailable
 from bridge.streams import QUEUE, consumer_name
 from crds import KINDS
 from handlers.cli.devstack.nats_server import NatsServer
@@ -32,7 +32,7 @@ async def test_changes_made_while_nats_is_away_arrive_when_it_is_back(
         await ready(relay)
         await eventually(lambda: taken.names(EventType.RESYNC) == names)
         taken.events.clear()
-        caplog.clear()
+        caplog.set_level("INFO", "weir.publish")
 
         nats_server.stop()
         for name in sorted(names):
@@ -160,7 +160,10 @@ async def test_a_hot_resource_keeps_its_place_and_never_more_than_two_messages(
 
 
 async def _depth(bus: Bus, messages: int) -> bool:
-    state = await bus.stream_info(QUEUE)
+    try:
+        state = await bus.stream_info(QUEUE)
+    except BusUnavailable as exc:
+        raise AssertionError from exc
     assert state is not None
     assert state.messages == messages
     return True
