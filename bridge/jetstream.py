@@ -221,10 +221,9 @@ class Bus:
         if said is None:
             return None
         state = said["state"]
-        age = datetime.fromisoformat(said["ts"]) - datetime.fromisoformat(said["created"])
         return StreamState(
             created=said["created"],
-            age_seconds=age.total_seconds(),
+            age_seconds=age_seconds(said),
             last_sequence=state["last_seq"],
             messages=state["messages"],
         )
@@ -376,6 +375,12 @@ def _credentials(settings: Settings) -> dict[str, Any]:
             ) from exc
         given["tls"] = context
     return given
+
+
+def age_seconds(info: Mapping[str, Any]) -> float:
+    """Return how old the stream is that STREAM.INFO told of, by the server's clock."""
+    now, created = (datetime.fromisoformat(info[field]) for field in ("ts", "created"))
+    return (now - created).total_seconds()
 
 
 def _version(config: Mapping[str, Any]) -> int:

@@ -8,10 +8,12 @@ An older handler leaves a newer one's children alone while the newer lives; when
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable
 
 from bridge.events import STATE_SUBJECT
-from bridge.jetstream import Bus, BusError
+from bridge.jetstream import REQUEST_SECONDS, Bus, BusError, age_seconds
+from bridge.settings import Settings
 from bridge.streams import STATE
 from bridge.telemetry import logger
 from handlers.handler import AnyHandler
@@ -19,15 +21,25 @@ from handlers.state import ttl
 
 MARK = "_renderer"
 """A token that no kind has: `_` is in no Kubernetes name."""
+ANY = sys.maxsize
+"""Higher than any version."""
+RENEWALS = 3
+"""A mark is renewed so many times before it would go."""
 
 log = logger(__name__)
 
 
 async def newest_renderer(bus: Bus, kind: str) -> int:
-    """Return the highest version that a live handler renders a kind with; 0 where none is known."""
+    """
+    Return the highest version that a live handler renders a kind with; 0 where none is known.
+
+    A stream that was just made again may lack the marks of who lives: any version may live then.
+    """
     prefix = f"{STATE_SUBJECT}.{MARK}.{kind}."
     said = await bus.api(f"STREAM.INFO.{STATE}", {"subjects_filter": f"{prefix}*"})
-    subjects = ((said or {}).get("state") or {}).get("subjects") or {}
+    if said is None or age_seconds(said) < _marked_again_seconds(bus.settings):
+        return ANY
+    subjects = (said.get("state") or {}).get("subjects") or {}
     versions = [subject.removeprefix(prefix) for subject in subjects]
     return max((int(version) for version in versions if version.isdigit()), default=0)
 
@@ -48,4 +60,9 @@ async def keep_marked(bus: Bus, handlers: tuple[AnyHandler, ...]) -> None:
             await mark(bus, handlers)
         except BusError as exc:
             log.debug("renderer not marked", action="renderer", error=str(exc))
-        await asyncio.sleep(bus.settings.renderer_mark_seconds / 3)
+        await asyncio.sleep(bus.settings.renderer_mark_seconds / RENEWALS)
+
+
+def _marked_again_seconds(settings: Settings) -> float:
+    """Return the age of a stream in which every live handler has marked its versions."""
+    return settings.renderer_mark_seconds / RENEWALS + REQUEST_SECONDS
