@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from bridge.kube import Kube, Throttled
+from bridge.telemetry import span
 from crds.kind import Kind
 from crds.kubernetes import EVENT, Manifest
 from handlers.errors import GiveBack, LeaseLost
@@ -156,23 +157,25 @@ class Writer:
         await self._do(f"event {manifest['reason']}", call)
 
     async def _do(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Carry out one call, waiting out a short Retry-After as the API conventions ask."""
+        """Carry out one call in a span of its own, and record it."""
+        with span(what.partition("/")[0], target=what):
+            answer = await self._patiently(call)
+        self.written.append(what)
+        return answer
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Wait out a short Retry-After, as the API conventions ask."""
         for _ in range(THROTTLED_RETRIES):
             await self._gate()
             try:
-                answer = await call()
+                return await call()
             except Throttled as exc:
                 wait = exc.retry_after_seconds or 1.0
                 if wait > THROTTLED_WAIT_SECONDS_MAX:
                     raise
                 await asyncio.sleep(wait)
-            else:
-                self.written.append(what)
-                return answer
         await self._gate()
-        answer = await call()
-        self.written.append(what)
-        return answer
+        return await call()
 
     async def _gate(self) -> None:
         if self._is_cut():

@@ -11,11 +11,12 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from crds.kubernetes import Manifest
 from handlers.cli.devstack.cluster import Cluster
-from tests.golden.test_reference import _inputs, _read
+from tests.golden.test_reference import _inputs
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Kubectl, Weir
 
@@ -29,21 +30,22 @@ async def test_every_golden_of_this_half_comes_out_equal_on_a_real_api_server(
     weir.bridge()
     weir.handlers(http="off")
     differences: dict[str, str] = {}
-    namespaces = {path: f"golden-{path.name.partition('.')[0].replace('_', '-')}" for path in inputs}
+    namespaces = {
+        path: f"golden-{path.name.partition('.')[0].replace('_', '-')}" for path in inputs
+    }
     try:
         for path, namespace in namespaces.items():
             kubectl("create", "namespace", namespace)
             kubectl("apply", "-n", namespace, "-f", str(path))
         for path, namespace in namespaces.items():
-            await eventually(lambda ns=namespace: _is_observed(kubectl, ns), within_seconds=30)
+            await eventually(partial(_is_observed, kubectl, namespace), within_seconds=30)
             actual = scratch / f"{namespace}.json"
             actual.write_text(_children(kubectl, namespace))
             differences[path.name] = _compared(path, actual, namespace)
     finally:
         for namespace in namespaces.values():
             kubectl("delete", "namespace", namespace, "--wait=false", check=False)
-    assert differences == dict.fromkeys(differences, "")
-    assert len(differences) == len(inputs)
+    assert differences == {path.name: "" for path in inputs}
 
 
 def _is_observed(kubectl: Kubectl, namespace: str) -> bool:
