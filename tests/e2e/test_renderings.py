@@ -158,6 +158,76 @@ async def test_quantities_that_the_server_rewrites_are_quiet(running: Stage) -> 
         await running.looked_at_again("chat")
 
 
+TWINS: dict[str, dict[str, Any]] = {
+    "ports": {"ports": [{"containerPort": 7000, "name": "a"}, {"containerPort": 7000}]},
+    "env from two sources": {
+        "env": [
+            {"name": "TWICE", "value": "first"},
+            {"name": "TWICE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("twins", TWINS.values(), ids=TWINS.keys())
+async def test_items_of_one_key_are_edited_and_quiet(running: Stage, twins: dict[str, Any]) -> None:
+    def chat(**more: Any) -> InferaDeploymentBuilder:
+        main = {"name": "main", "image": _IMAGE, **twins, **more}
+        return a_small_deployment("chat").with_pod_spec("worker", containers=[main])
+
+    running.apply(chat())
+    await running.ready("chat")
+
+    running.apply(chat(args=["--edited"]))
+
+    await eventually(
+        lambda: container(running.get(DEPLOYMENT, "chat-worker")).get("args") == ["--edited"]
+    )
+    await running.ready("chat")
+    await running.looked_at_again("chat")
+    async with quiet(running.cluster, running.namespace):
+        await running.looked_at_again("chat")
+
+
+async def test_empty_values_that_the_server_leaves_out_are_quiet(running: Stage) -> None:
+    """Users and templates write them all the time; Go leaves them out of JSON."""
+    main: dict[str, Any] = {
+        "name": "main",
+        "image": _IMAGE,
+        "args": [],
+        "env": [{"name": "EMPTY", "value": ""}],
+        "securityContext": {},
+        "resources": {},
+        "volumeMounts": [],
+        "tty": False,
+        "workingDir": "",
+        "lifecycle": None,
+    }
+    empty: dict[str, Any] = {
+        "nodeSelector": {},
+        "affinity": {},
+        "tolerations": [],
+        "volumes": [],
+        "hostNetwork": False,
+        "priorityClassName": "",
+        "securityContext": {"fsGroup": 0, "runAsUser": 0},
+        "initContainers": None,
+    }
+    chat = a_small_deployment("chat").with_service("server", replicas=0, args=[], env=[])
+    running.apply(chat.with_pod_spec("worker", containers=[main], **empty))
+    await running.ready("chat")
+    running.apply(chat.with_pod_spec("worker", containers=[{**main, "args": ["--x"]}], **empty))
+    await eventually(
+        lambda: container(running.get(DEPLOYMENT, "chat-worker")).get("args") == ["--x"]
+    )
+    await running.ready("chat")
+    assert running.condition("chat", "Degraded")["status"] == "False"
+    await running.looked_at_again("chat")
+
+    async with quiet(running.cluster, running.namespace):
+        await running.looked_at_again("chat")
+
+
 def _values(stage: Stage, name: str) -> list[str]:
     env = container(stage.get(DEPLOYMENT, "chat-worker")).get("env", [])
     return [variable["value"] for variable in env if variable["name"] == name]
