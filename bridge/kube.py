@@ -17,8 +17,6 @@ aiohttp session (its `call_api` stops at 1,700 requests a second).
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,11 +24,11 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from kubernetes_asyncio import config as kube_config
 from kubernetes_asyncio.client.configuration import Configuration
 from msgspec import Struct
 
-from bridge.settings import Settings, SettingsError
+from bridge.kube_config import load_configuration, ssl_context
+from bridge.settings import Settings
 from bridge.telemetry import METRICS
 from crds.kind import Kind
 from crds.kubernetes import Manifest
@@ -43,8 +41,6 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 15.0
 ERROR_TEXT_MAX = 500
 """Characters of a server's message that reach logs and conditions."""
-RESPONSE_BYTES_MAX = 64 << 20
-"""A single answer larger than this is refused; lists are paged well below it."""
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -152,7 +148,7 @@ class Kube:
         self._configuration = configuration
         self._base = str(configuration.host).rstrip("/")
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=_ssl_context(configuration)),
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context(configuration)),
             headers={"User-Agent": user_agent},
             read_bufsize=1 << 20,
             auto_decompress=True,
@@ -376,21 +372,7 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
     The User-Agent names the component and the process, so that the audit log names the writer.
     Raises SettingsError when there is no configuration.
     """
-    configuration = Configuration()
-    try:
-        if os.environ.get("KUBERNETES_SERVICE_HOST") and not os.environ.get("KUBECONFIG"):
-            kube_config.load_incluster_config(  # type: ignore[no-untyped-call]
-                client_configuration=configuration
-            )
-        else:
-            # Read here: the library reads the variable once, when it is imported.
-            await kube_config.load_kube_config(
-                config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration
-            )
-    except kube_config.ConfigException as exc:
-        raise SettingsError(
-            f"no Kubernetes configuration: {exc}; set KUBECONFIG, or run in a pod"
-        ) from exc
+    configuration = await load_configuration()
     kube = Kube(configuration, f"weir-{component}/{VERSION} ({settings.identity})")
     try:
         yield kube
@@ -402,19 +384,6 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
 def _write_query(timeout_seconds: float) -> dict[str, str]:
     """Bound the request on the server's side too: a write must not land long after we gave up."""
     return {"fieldManager": FIELD_MANAGER, "timeout": f"{timeout_seconds:g}s"}
-
-
-def _ssl_context(configuration: Configuration) -> ssl.SSLContext:
-    """Return what the configuration says of certificates, as kubernetes-asyncio reads it."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def _text(exc: BaseException) -> str:
