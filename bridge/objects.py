@@ -32,19 +32,20 @@ class Seen(Struct, frozen=True, gc=False):
 class Line(Struct, gc=False):
     """One line of a watch; `object` is read according to `type`."""
 
-    type: str = ""
-    object: Raw = _NOTHING
+    type: str
+    object: Raw
 
 
 class _PageMeta(Struct, rename="camel", frozen=True, gc=False):
-    resource_version: str = ""
+    resource_version: str
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Page(Struct, gc=False):
     """One page of a list."""
 
-    metadata: _PageMeta = _PageMeta()
+    metadata: _PageMeta
+    """Required: what has no version is no list, and must not pass for an empty one."""
     items: list[Raw] | None = None
 
 

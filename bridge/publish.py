@@ -37,6 +37,8 @@ WINDOW: Final = 256
 """Publishes in flight at once; more bring nothing (measured: 64 to 4,000 are alike)."""
 RESYNC_RANK: Final = -1
 """A periodic look says nothing about a version: any state that was seen says more."""
+_ACK_SECONDS: Final = 2.0
+"""An answer that was lost on the way is not waited for any longer: to ask again is harmless."""
 _RETRY_SECONDS: Final = 0.05
 _RETRY_MAX_SECONDS: Final = 1.0
 
@@ -66,10 +68,16 @@ async def put(bus: Bus, event: ChangeEvent) -> PubAck:
     subject = f"{WORK_SUBJECT}.{event.key.token}"
     try:
         return await bus.publish(
-            f"{subject}.0", payload, headers=headers, expect_last_subject_sequence=0
+            f"{subject}.0",
+            payload,
+            headers=headers,
+            expect_last_subject_sequence=0,
+            timeout_seconds=_ACK_SECONDS,
         )
     except WrongSequence:
-        return await bus.publish(f"{subject}.1", payload, headers=headers)
+        return await bus.publish(
+            f"{subject}.1", payload, headers=headers, timeout_seconds=_ACK_SECONDS
+        )
 
 
 class Publisher:

@@ -53,6 +53,7 @@ _propagator = TraceContextTextMapPropagator()
 
 _bound: ContextVar[Mapping[str, Any]] = ContextVar("bound", default={})  # noqa: B039 - never mutated
 _encoder = msgspec.json.Encoder(enc_hook=str)
+_exceptions = logging.Formatter()
 
 
 class Log:
@@ -107,24 +108,33 @@ def bound(**fields: object) -> Iterator[None]:
         _bound.reset(token)
 
 
-class _JsonLines(logging.Formatter):
-    """One JSON object per record, of our loggers and of libraries."""
+class _JsonLines(logging.Handler):
+    """One JSON object per record, of our loggers and of libraries, on whatever stderr is now."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        context = trace.get_current_span().get_span_context()
-        if context.is_valid:
-            line["trace_id"] = trace.format_trace_id(context.trace_id)
-            line["span_id"] = trace.format_span_id(context.span_id)
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return _encoder.encode(line).decode()
+    def emit(self, record: logging.LogRecord) -> None:
+        """The record is written, unless stderr is gone."""
+        try:
+            sys.stderr.write(_line(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
+def _line(record: logging.LogRecord) -> str:
+    line: dict[str, Any] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "message": record.getMessage(),
+        **getattr(record, "fields", {}),
+    }
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        line["trace_id"] = trace.format_trace_id(context.trace_id)
+        line["span_id"] = trace.format_span_id(context.span_id)
+    if record.exc_info:
+        line["exception"] = _exceptions.formatException(record.exc_info)
+    return _encoder.encode(line).decode()
 
 
 # Metrics
@@ -340,8 +350,7 @@ def exposition() -> bytes:
 
 
 def _set_up_logs(level: str) -> None:
-    _process.handler = logging.StreamHandler(sys.stderr)
-    _process.handler.setFormatter(_JsonLines())
+    _process.handler = _JsonLines()
     root = logging.getLogger()
     root.addHandler(_process.handler)
     # Libraries speak when something is wrong; their own retries are told by our loggers.
