@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -255,3 +256,20 @@ async def _can_create(resources: Resources, manifest: dict[str, object]) -> bool
     except NotFound as exc:
         raise AssertionError from exc
     return True
+
+
+async def test_changes_are_told_soon_after_a_restart_of_the_api_server(
+    fresh_control_plane: ControlPlane, bridge: Bridge, taken: Taker, resources: Resources
+) -> None:
+    for name in ("kept", "deleted", "edited"):
+        await resources.create(name)
+    async with bridge() as relay:
+        await ready(relay)
+        await eventually(lambda: len(taken.names()) == 3)
+        taken.events.clear()
+        await asyncio.to_thread(fresh_control_plane.restart_api_server)
+        await resources.delete("deleted")
+        await resources.edit("edited", "i:2")
+        await resources.create("born")
+        await eventually(lambda: {"deleted", "edited", "born"} <= taken.names(), within_seconds=5)
+        assert taken.of("deleted", EventType.DELETED)
