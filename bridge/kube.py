@@ -119,7 +119,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
     except (msgspec.MsgspecError, RecursionError):
         said = _Status(message=body[:ERROR_TEXT_MAX].decode("utf-8", "replace"))
     message = said.message[:ERROR_TEXT_MAX]
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     kind: type[KubeError]
     match status, said.reason:
         case 410, _:

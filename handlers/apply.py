@@ -8,6 +8,7 @@ its siblings go on; what concerns the backend is raised.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,19 +31,18 @@ from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.errors import DependencyDown, GiveBack, settled_as
-from handlers.fields import dotted, merged, missing, parse_path, without
+from handlers.fields import Dropped, dotted, merged, missing, parse_path, without
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
 if TYPE_CHECKING:
-    from handlers.fields import Path
     from handlers.writes import Writer
 
 PREDECESSORS = ("infera-operator", "cgn-operator")
 """Field managers whose fields become ours when their children do."""
 CONFLICT_RETRIES = 4
 UNKNOWN_FIELDS_MAX = 16
-NOT_DECLARED = "field not declared in schema"
+NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
 """Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 IN_PARALLEL = 8
 """Children of one resource that are worked on at once."""
@@ -172,8 +172,9 @@ async def _create(making: Making, name: ChildName, manifest: Manifest) -> Child:
     dropped = missing(manifest, live)
     if not dropped:
         return Child(name=name, live=live)
-    # The server took the object and dropped what it does not know. The child has to remember
-    # that, or the next look would find those paths not covered, and apply for ever.
+    # The server took the object and dropped what it does not know, or leaves out what is empty.
+    # The child has to remember that, or the next look would find those paths not covered, and
+    # apply for ever. Its fields need no merging: what is applied drops none of them.
     return await _apply(making, name, manifest, live, dropped)
 
 
@@ -202,39 +203,41 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
-    return await _apply(making, name, manifest, live, [])
+    entries = merged(live, PREDECESSORS)
+    if entries is not None:
+        live = await making.writer.take_fields(making.kind(name.kind), live, entries)
+    remembered = set(plan.empty_fields(live))
+    still = [lost for lost in missing(manifest, live) if dotted(lost.path) in remembered]
+    return await _apply(making, name, manifest, live, [lost for lost in still if lost.is_empty])
 
 
 async def _apply(
-    making: Making, name: ChildName, manifest: Manifest, live: Manifest, dropped: list[Path]
+    making: Making, name: ChildName, manifest: Manifest, live: Manifest, dropped: list[Dropped]
 ) -> Child:
     """Apply, leaving out what the server says it does not know; the child remembers what."""
     kind = making.kind(name.kind)
     left_out = list(dropped)
-    entries = merged(live, PREDECESSORS)
-    if entries is not None:
-        live = await making.writer.take_fields(kind, live, entries)
     for _ in range(UNKNOWN_FIELDS_MAX):
-        ignored = tuple(map(dotted, left_out))
-        sent = plan.marked(manifest, making.renderer, ignored)
-        for path in left_out:
-            sent = without(sent, path)
+        sent = plan.marked(manifest, making.renderer, left_out)
+        for lost in left_out:
+            sent = without(sent, lost.path)
         try:
             live = await making.writer.apply(kind, live, plan.with_foreign_replicas(sent, live))
+            found = missing(manifest, live)
         except (Refused, Unavailable) as exc:
-            unknown = _not_declared(exc)
-            if unknown is None or unknown in left_out:
+            found = _not_declared(exc)
+            if all(lost in left_out for lost in found):
                 raise
-            left_out.append(unknown)
         else:
-            return Child(name=name, live=live, ignored=ignored)
+            if all(lost in left_out for lost in found):
+                return Child(name=name, live=live, ignored=plan.ignored_fields(live))
+        left_out += [lost for lost in found if lost not in left_out]
     return _problem(name, live, "FieldNotKnown", f"more than {UNKNOWN_FIELDS_MAX} unknown fields")
 
 
-def _not_declared(exc: KubeError) -> Path | None:
-    """Return the path that a typed-patch error says the server's schema does not hold."""
-    before, found, _ = exc.message.partition(f": {NOT_DECLARED}")
-    return parse_path(before.rpartition(" ")[2].lstrip(":")) if found else None
+def _not_declared(exc: KubeError) -> list[Dropped]:
+    """Return the paths that a typed-patch error says the server's schema does not hold."""
+    return [Dropped(parse_path(path), is_empty=False) for path in NOT_DECLARED.findall(exc.message)]
 
 
 def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:

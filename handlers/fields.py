@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,18 @@ MANAGER = "weir"
 IDENTITY = frozenset({"apiVersion", "kind"})
 """Top-level fields that no manager owns."""
 IDENTITY_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
+KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
+"""What the server sets where an item of a keyed list leaves out a part of its key."""
+_PART = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^.\[]+')
+_KEY = re.compile(r'([^=,\[\]]+)=("(?:[^"\\]|\\.)*"|[^,\]]*)')
+
+
+class Dropped(NamedTuple):
+    """A path of a rendering that the server does not hold although it took the rendering."""
+
+    path: Path
+    is_empty: bool
+    """An empty or zero value, which Go leaves out of JSON; else the schema does not know it."""
 
 
 def uncovered(
@@ -32,37 +44,44 @@ def uncovered(
     Return the paths of a rendering that the manager does not own in the live object.
 
     Values are not compared: a policy or a default that rewrites a value leaves its owner, an edit
-    by a person takes the path away. `skip` names paths that are left out (dotted).
+    by a person takes the path away. `skip` names paths (dotted) that the server dropped when the
+    rendering was written: they are well as long as nobody sets them.
     """
     mine, others = _split(live, manager)
-    wanted = {key: value for key, value in manifest.items() if key not in IDENTITY}
-    metadata = {
-        key: value
-        for key, value in (manifest.get("metadata") or {}).items()
-        if key not in IDENTITY_METADATA
-    }
-    wanted["metadata"] = metadata
     left_out = set(skip)
-    found = _uncovered(wanted, live, mine, others, ())
-    return [path for path in found if not _is_under(dotted(path), left_out)]
+    return [
+        gap.path
+        for gap in _uncovered(_owned(manifest), live, mine, others, ())
+        if not (gap.is_absent and _is_under(dotted(gap.path), left_out))
+    ]
 
 
-def missing(manifest: Manifest, live: Manifest) -> list[Path]:
-    """
-    Return the paths of a rendering that the server dropped when it was written just now.
+def missing(manifest: Manifest, live: Manifest) -> list[Dropped]:
+    """Return what the server dropped of a rendering that was written just now."""
+    mine, others = _split(live, MANAGER)
+    return [
+        Dropped(gap.path, is_empty(gap.value))
+        for gap in _uncovered(_owned(manifest), live, mine, others, ())
+        if gap.is_absent
+    ]
 
-    It drops what its schema does not know; an empty or zero value that it leaves out is no loss.
-    """
-    return [path for path in uncovered(manifest, live) if _value_at(live, path) is None]
+
+def is_empty(value: Any) -> bool:
+    """Return whether nothing but empty and zero values is in a value."""
+    if isinstance(value, dict):
+        return all(map(is_empty, value.values()))
+    if isinstance(value, list):
+        return all(map(is_empty, value))
+    return not value
 
 
 def parse_path(text: str) -> Path:
     """Return the path that the server wrote as `.spec.containers[name="x"].foo`."""
-    return tuple(re.findall(r"\[[^\]]*\]|[^.\[]+", text))
+    return tuple(_PART.findall(text))
 
 
 def dotted(path: Path) -> str:
-    """Return a path as people read it: `spec.template.spec.containers[name=x].image`."""
+    """Return a path as the server writes it: `spec.template.spec.containers[name="x"].image`."""
     text = ""
     for part in path:
         text += part if part.startswith("[") else f".{part}"
@@ -147,13 +166,22 @@ def item_index(items: Sequence[Any], part: str) -> int | None:
     inner = part[1:-1]
     if inner.isdigit():
         return int(inner) if int(inner) < len(items) else None
-    wanted = dict(pair.split("=", 1) for pair in inner.split(",") if "=" in pair)
+    keys = {key: msgspec.json.decode(value) for key, value in _KEY.findall(inner)}
     for index, item in enumerate(items):
-        if isinstance(item, dict) and all(
-            key in item and str(item[key]) == value.strip('"') for key, value in wanted.items()
-        ):
+        if keys and isinstance(item, dict) and _has_keys(item, keys):
             return index
     return None
+
+
+def _owned(manifest: Manifest) -> Manifest:
+    """Return the part of a rendering that managers own."""
+    owned = {key: value for key, value in manifest.items() if key not in (*IDENTITY, "metadata")}
+    metadata = {
+        key: value
+        for key, value in (manifest.get("metadata") or {}).items()
+        if key not in IDENTITY_METADATA
+    }
+    return {**owned, "metadata": metadata} if metadata else owned
 
 
 def _split(live: Manifest, manager: str) -> tuple[FieldSet, list[FieldSet]]:
@@ -170,16 +198,25 @@ def _split(live: Manifest, manager: str) -> tuple[FieldSet, list[FieldSet]]:
     return mine, others
 
 
+class _Gap(NamedTuple):
+    """A path that is not ours."""
+
+    path: Path
+    value: Any
+    is_absent: bool
+    """It is nobody's: the live object does not have it."""
+
+
 def _uncovered(
     value: Any, live: Any, mine: FieldSet | None, others: list[FieldSet], path: Path
-) -> Iterator[Path]:
+) -> Iterator[_Gap]:
+    if value is None:
+        return  # a null asks for nothing
     if mine is None:
-        # What Go leaves out of JSON when it is empty has no owner, and needs none.
-        if value or live is not None:
-            yield path
+        yield _Gap(path, value, live is None)
     elif isinstance(value, dict) and value:
         if not mine and path:
-            yield from _atomic(value, live, others, path)
+            yield from _whole_map(value, live, others, path)
             return
         for key, item in value.items():
             deeper = [other[f"f:{key}"] for other in others if f"f:{key}" in other]
@@ -187,7 +224,10 @@ def _uncovered(
             yield from _uncovered(item, held, mine.get(f"f:{key}"), deeper, (*path, key))
     elif isinstance(value, list) and value:
         if not mine:
-            yield from _atomic(value, live, others, path)
+            if _is_taken(others) or not isinstance(live, list) or not live:
+                yield _Gap(path, value, live is None)
+            else:
+                yield from _absent(value, live, path)
             return
         for item in value:
             name, node = _item(item, mine)
@@ -196,20 +236,35 @@ def _uncovered(
             yield from _uncovered(item, held, node, deeper, (*path, _part(name, item)))
 
 
-def _atomic(value: Any, live: Any, others: list[FieldSet], path: Path) -> Iterator[Path]:
+def _whole_map(value: Manifest, live: Any, others: list[FieldSet], path: Path) -> Iterator[_Gap]:
     """
-    Judge a node that we own without children below it.
+    Judge a map that we own without children below it.
 
-    It is an atomic map or list, and all of it is ours; or its children were taken from us one by
-    one: then another manager owns some of them, or they are gone from the live object.
+    It is atomic, and all of it is ours; or its children were taken from us one by one: then another
+    manager owns some of them, or they are gone from the live object; or they are empty, and the
+    server never held them.
     """
-    taken = any(key != "." for other in others for key in other)
-    if isinstance(value, dict):
-        gone = not isinstance(live, dict) or any(key not in live for key in value)
-    else:
-        gone = not isinstance(live, list) or not live
-    if taken or gone:
-        yield path
+    if _is_taken(others) or not isinstance(live, dict):
+        yield _Gap(path, value, live is None)
+        return
+    yield from _absent(value, live, path)
+
+
+def _absent(value: Any, live: Any, path: Path) -> Iterator[_Gap]:
+    """Yield what a value asks for and the live one, which is ours as a whole, does not hold."""
+    if isinstance(value, dict) and isinstance(live, dict):
+        for key, item in value.items():
+            if item is not None and live.get(key) is None:
+                yield _Gap((*path, key), item, is_absent=True)
+            else:
+                yield from _absent(item, live.get(key), (*path, key))
+    elif isinstance(value, list) and isinstance(live, list) and len(value) == len(live):
+        for index, item in enumerate(value):
+            yield from _absent(item, live[index], (*path, f"[{index}]"))
+
+
+def _is_taken(others: list[FieldSet]) -> bool:
+    return any(key != "." for other in others for key in other)
 
 
 def _item(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
@@ -217,14 +272,16 @@ def _item(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
     for name, subtree in node.items():
         if name.startswith("k:") and isinstance(item, dict):
             keys: Mapping[str, Any] = msgspec.json.decode(name[2:])
-            # A key that the item leaves out was defaulted by the server (protocol: TCP).
-            if all(item.get(key, value) == value for key, value in keys.items()) and any(
-                key in item for key in keys
-            ):
+            if _has_keys(item, keys) and any(key in item for key in keys):
                 return name, subtree
         elif name.startswith("v:") and msgspec.json.decode(name[2:]) == item:
             return name, subtree
     return "", None
+
+
+def _has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    """Return whether an item has that key; a part that it leaves out has the server's default."""
+    return all(item.get(key, KEY_DEFAULTS.get(key)) == value for key, value in keys.items())
 
 
 def _held(item: Any, live: Any, name: str) -> Any:
@@ -232,11 +289,7 @@ def _held(item: Any, live: Any, name: str) -> Any:
         return item
     keys = msgspec.json.decode(name[2:])
     return next(
-        (
-            held
-            for held in live
-            if isinstance(held, dict) and all(held.get(key) == keys[key] for key in keys)
-        ),
+        (held for held in live if isinstance(held, dict) and _has_keys(held, keys)),
         None,
     )
 
@@ -244,22 +297,12 @@ def _held(item: Any, live: Any, name: str) -> Any:
 def _part(name: str, item: Any) -> str:
     if name.startswith("k:"):
         keys = msgspec.json.decode(name[2:])
-        return "[" + ",".join(f"{key}={value}" for key, value in keys.items()) + "]"
-    if isinstance(item, dict) and "name" in item:
-        return f"[name={item['name']}]"
-    return "[]"
-
-
-def _value_at(live: Any, path: Path) -> Any:
-    for part in path:
-        if isinstance(live, dict):
-            live = live.get(part)
-        elif isinstance(live, list) and part.startswith("["):
-            index = item_index(live, part)
-            live = None if index is None else live[index]
-        else:
-            return None
-    return live
+    elif isinstance(item, dict) and "name" in item:
+        keys = {"name": item["name"]}
+    else:
+        return "[]"
+    parts = (f"{key}={msgspec.json.encode(value).decode()}" for key, value in sorted(keys.items()))
+    return f"[{','.join(parts)}]"
 
 
 def _is_under(path: str, roots: set[str]) -> bool:

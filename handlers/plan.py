@@ -15,7 +15,7 @@ import msgspec
 
 from crds.contract import Contract
 from crds.kubernetes import Manifest
-from handlers.fields import entries_of, uncovered
+from handlers.fields import Dropped, dotted, entries_of, uncovered
 from handlers.handler import ChildName
 
 APPLIED = "weir.dev/applied"
@@ -23,7 +23,9 @@ APPLIED = "weir.dev/applied"
 RENDERER = "weir.dev/renderer"
 """Annotation: version of the renderer that last wrote a child."""
 IGNORED = "weir.dev/ignored-fields"
-"""Annotation: paths of the rendering that the API server does not know, comma-separated."""
+"""Annotation: paths of the rendering that the API server does not know, a JSON list."""
+EMPTY_FIELDS = "weir.dev/empty-fields"
+"""Annotation: paths of the rendering that it does not hold because they are empty, the same."""
 
 REPLICAS_SEED = "weir.dev/replicas-seed"
 """Annotation: the resource's own number of replicas when a workload was last written."""
@@ -68,15 +70,19 @@ def rendering_hash(manifest: Manifest) -> str:
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
-def marked(manifest: Manifest, renderer: int, ignored: Iterable[str] = ()) -> Manifest:
-    """Return the rendering with the annotations that say what it is."""
-    left_out = ",".join(sorted(ignored))
+def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -> Manifest:
+    """Return the rendering with the annotations that say what it is, and what is lost of it."""
+    ignored: list[str] = []
+    empty: list[str] = []
+    for path, is_empty in dropped:
+        (empty if is_empty else ignored).append(dotted(path))
     metadata = manifest["metadata"]
     annotations = {
         **(metadata.get("annotations") or {}),
         APPLIED: rendering_hash(manifest),
         RENDERER: str(renderer),
-        **({IGNORED: left_out} if left_out else {}),
+        **({IGNORED: _written(ignored)} if ignored else {}),
+        **({EMPTY_FIELDS: _written(empty)} if empty else {}),
     }
     replicas = (manifest.get("spec") or {}).get("replicas")
     if replicas is not None:
@@ -91,13 +97,29 @@ def annotation(live: Manifest, name: str) -> str:
 
 def ignored_fields(live: Manifest) -> tuple[str, ...]:
     """Return the paths that the API server did not know when the child was written."""
-    return tuple(filter(None, annotation(live, IGNORED).split(",")))
+    return _read(annotation(live, IGNORED))
+
+
+def empty_fields(live: Manifest) -> tuple[str, ...]:
+    """Return the paths that it left out when the child was written, because they are empty."""
+    return _read(annotation(live, EMPTY_FIELDS))
+
+
+def _written(paths: list[str]) -> str:
+    return msgspec.json.encode(sorted(paths)).decode()
+
+
+def _read(text: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...]) if text else ()
+    except (msgspec.MsgspecError, RecursionError):
+        return ()  # somebody wrote into it: the next apply writes it anew
 
 
 def renderer_of(live: Manifest) -> int:
     """Return the version of the renderer that wrote a child, 0 where none of ours did."""
     text = annotation(live, RENDERER)
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def matches(manifest: Manifest, live: Manifest) -> bool:
@@ -109,7 +131,7 @@ def matches(manifest: Manifest, live: Manifest) -> bool:
     if annotation(live, APPLIED) != rendering_hash(manifest):
         return False
     wanted = with_foreign_replicas(manifest, live)
-    return not uncovered(wanted, live, skip=ignored_fields(live))
+    return not uncovered(wanted, live, skip=(*ignored_fields(live), *empty_fields(live)))
 
 
 def stale(rendered: Iterable[ChildName], candidates: Iterable[ChildName]) -> tuple[ChildName, ...]:

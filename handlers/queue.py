@@ -151,7 +151,7 @@ class Pull:
             self.is_missing = True
         else:
             left = headers.get("Nats-Pending-Messages", "")
-            self._pay(int(left) if left.isdigit() else 1)
+            self._pay(int(left) if left.isdecimal() else 1)
         self.wake()
 
     def _pay(self, count: int) -> None:

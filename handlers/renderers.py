@@ -41,7 +41,7 @@ async def newest_renderer(bus: Bus, kind: str) -> int:
         return ANY
     subjects = (said.get("state") or {}).get("subjects") or {}
     versions = [subject.removeprefix(prefix) for subject in subjects]
-    return max((int(version) for version in versions if version.isdigit()), default=0)
+    return max((int(version) for version in versions if version.isdecimal()), default=0)
 
 
 async def mark(bus: Bus, handlers: Iterable[AnyHandler]) -> None:

@@ -1,0 +1,152 @@
+"""One resource of ours at a real API server, and what its children are made with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from bridge.kube import Kube, connect_kube
+from bridge.settings import Settings
+from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
+from crds.kind import Kind
+from crds.kubernetes import Manifest
+from handlers import plan
+from handlers.apply import Child, Making, make_all
+from handlers.cli.devstack import access
+from handlers.cli.devstack.cluster import Cluster
+from handlers.lease import Lease
+from handlers.writes import Writer
+from tests.builders import an_infera_deployment
+
+OWNER = "owner"
+
+
+class FakeLease:
+    """A lease that only says how much of it is left."""
+
+    def __init__(self, seconds_left: float = 60.0) -> None:
+        self.seconds_left = seconds_left
+
+
+class Desk:
+    """Makes children of one resource, as a reconcile does."""
+
+    def __init__(self, kube: Kube, owner: Manifest) -> None:
+        self.kube = kube
+        self.owner = owner
+        self.lease = FakeLease()
+        self.is_cut = False
+        self.newest_renderer = 0
+        self.writers: list[Writer] = []
+
+    @property
+    def namespace(self) -> str:
+        """Where the resource and its children live."""
+        return str(self.owner["metadata"]["namespace"])
+
+    def child(self, kind: str, name: str = "child", **rest: Any) -> Manifest:
+        """Return a rendering as render.py gives it: owner, identity labels, and the rest."""
+        return {
+            "apiVersion": self.kind(kind).api_version,
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY, DEPLOYMENT_LABEL: OWNER},
+                "ownerReferences": [
+                    {
+                        "apiVersion": self.owner["apiVersion"],
+                        "kind": self.owner["kind"],
+                        "name": OWNER,
+                        "uid": self.owner["metadata"]["uid"],
+                        "controller": True,
+                        "blockOwnerDeletion": True,
+                    }
+                ],
+            },
+            **rest,
+        }
+
+    def making(self, *, renderer: int = 1, is_birth: bool = False) -> Making:
+        """Return what one reconcile makes children with; its writer is the last of `writers`."""
+
+        async def nothing() -> None:
+            return None
+
+        async def newest() -> int:
+            return self.newest_renderer
+
+        writer = Writer(
+            self.kube,
+            cast("Lease", self.lease),
+            Settings(),
+            on_first=nothing,
+            is_cut=lambda: self.is_cut,
+        )
+        self.writers.append(writer)
+        return Making(
+            kube=self.kube,
+            writer=writer,
+            owner=self.owner,
+            contract=CONTRACT,
+            renderer=renderer,
+            newest_renderer=newest,
+            yield_seconds=5.0,
+            held={},
+            is_birth=is_birth,
+        )
+
+    async def make(
+        self, *manifests: Manifest, renderer: int = 1, is_birth: bool = False
+    ) -> list[Child]:
+        """Carry out what one reconcile does to its children."""
+        return await make_all(self.making(renderer=renderer, is_birth=is_birth), manifests)
+
+    async def made(self, manifest: Manifest) -> Child:
+        """Make one child and return it."""
+        (child,) = await self.make(manifest)
+        return child
+
+    @property
+    def written(self) -> list[str]:
+        """What the last reconcile wrote."""
+        return self.writers[-1].written
+
+    def kind(self, name: str) -> Kind:
+        """Return a child's kind by its name."""
+        return next(child.kind for child in CONTRACT.owns if child.kind.kind == name)
+
+    async def live(self, manifest: Manifest) -> Manifest:
+        """Return a child as the API server holds it; it must exist."""
+        name = plan.child_name(manifest)
+        data = await self.kube.get(self.kind(name.kind), self.namespace, name.name)
+        assert data is not None, f"{name} does not exist"
+        found: Manifest = msgspec.json.decode(data)
+        return found
+
+
+@pytest.fixture
+def owner(cluster: Cluster, namespace: str) -> Manifest:
+    """A resource of ours that nobody reconciles."""
+    cluster.kubectl(
+        "create",
+        "-f",
+        "-",
+        document=an_infera_deployment(OWNER).with_server().in_namespace(namespace).manifest(),
+    )
+    return cluster.get(
+        f"/apis/infera.amd.com/v1alpha1/namespaces/{namespace}/inferadeployments/{OWNER}"
+    )
+
+
+@pytest.fixture
+async def desk(
+    cluster: Cluster, owner: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    """Children of that resource, made with the rights of the handlers."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(access.HANDLERS)))
+    async with connect_kube(Settings(identity="desk"), "handlers") as kube:
+        yield Desk(kube, owner)

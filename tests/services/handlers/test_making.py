@@ -1,0 +1,101 @@
+"""Children at a real API server: made once as rendered, and left alone from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crds.kubernetes import Manifest
+from handlers import plan
+from tests.services.handlers.conftest import Desk
+from tests.services.handlers.renderings import ODD, ORDINARY, PLAIN, UNKNOWN, Rendered
+
+APPLIES_MAX = 2
+"""One that remembers what was dropped; one more where a controller wrote in between."""
+
+
+async def _named(desk: Desk, table: Mapping[str, Rendered]) -> dict[str, Manifest]:
+    """Return the renderings by title, each under a name of its own; the bindings' role exists."""
+    await desk.made(PLAIN["Role"](desk))
+    made = {}
+    for number, (title, rendered) in enumerate(table.items()):
+        manifest = rendered(desk)
+        manifest["metadata"]["name"] = f"child-{number}"
+        made[title] = manifest
+    return made
+
+
+def _verbs(desk: Desk) -> list[str]:
+    return [what.split()[0] for what in desk.written]
+
+
+async def _make(desk: Desk, manifest: Manifest) -> dict[str, Any]:
+    """Return all that is worth knowing of two reconciles, one after the other."""
+    child = await desk.made(manifest)
+    if child.problem is not None:
+        return {"problem": child.problem, "verbs": _verbs(desk), "ignored": ()}
+    verbs = _verbs(desk)
+    live = await desk.live(manifest)
+    again = await desk.made(manifest)
+    return {
+        "problem": again.problem,
+        "verbs": verbs,
+        "matches": plan.matches(manifest, live),
+        "again": _verbs(desk),
+        "ignored": child.ignored,
+        "forgotten": set(child.ignored) ^ set(again.ignored),
+    }
+
+
+async def test_a_child_is_made_by_one_create_and_matches_at_once(desk: Desk) -> None:
+    seen = {
+        title: await _make(desk, item) for title, item in (await _named(desk, ORDINARY)).items()
+    }
+    made_at_once: dict[str, Any] = {
+        "problem": None,
+        "verbs": ["create"],
+        "matches": True,
+        "again": [],
+        "ignored": (),
+        "forgotten": set(),
+    }
+    assert {title: how for title, how in seen.items() if how != made_at_once} == {}
+
+
+async def test_what_the_server_leaves_out_as_empty_is_applied_once_and_then_quiet(
+    desk: Desk,
+) -> None:
+    seen = {title: await _make(desk, item) for title, item in (await _named(desk, ODD)).items()}
+    for title, how in seen.items():
+        assert how.pop("verbs").count("apply") <= APPLIES_MAX, title
+    quiet: dict[str, Any] = {
+        "problem": None,
+        "matches": True,
+        "again": [],
+        "ignored": (),
+        "forgotten": set(),
+    }
+    assert {title: how for title, how in seen.items() if how != quiet} == {}
+
+
+async def test_what_the_server_does_not_know_is_named_and_then_left_in_peace(desk: Desk) -> None:
+    seen = {title: await _make(desk, item) for title, item in (await _named(desk, UNKNOWN)).items()}
+    for title, how in seen.items():
+        assert any("noSuchField" in path for path in how.pop("ignored")), title
+        assert how.pop("verbs").count("apply") <= APPLIES_MAX, title
+    quiet: dict[str, Any] = {"problem": None, "matches": True, "again": [], "forgotten": set()}
+    assert {title: how for title, how in seen.items() if how != quiet} == {}
+
+
+async def test_an_edit_that_brings_unknown_or_empty_fields_settles_too(desk: Desk) -> None:
+    seen = {}
+    for title, manifest in (await _named(desk, {**UNKNOWN, **ODD})).items():
+        before = PLAIN[manifest["kind"]](desk)
+        before["metadata"]["name"] = manifest["metadata"]["name"]
+        await desk.made(before)
+        seen[title] = how = await _make(desk, manifest)
+        is_named = any("noSuchField" in path for path in how.pop("ignored"))
+        assert is_named is (title in UNKNOWN), title
+        del how["verbs"]
+    quiet: dict[str, Any] = {"problem": None, "matches": True, "again": [], "forgotten": set()}
+    assert {title: how for title, how in seen.items() if how != quiet} == {}
