@@ -169,12 +169,12 @@ class ApiProxy:
     async def stop(self) -> None:
         """End every request and serve nothing any more."""
         self._cut()
+        await self._session.close()  # aborts what is under way, so that nothing outlives the loop
         serving = tuple(self._serving)
         for task in serving:
             task.cancel()  # aiohttp lets go of handlers whose client went away
         await asyncio.gather(*serving, return_exceptions=True)
         await self._runner.cleanup()
-        await self._session.close()
 
     @property
     def url(self) -> str:
@@ -349,6 +349,10 @@ async def _stream(incoming: web.Request, reply: ClientResponse) -> web.StreamRes
             await outgoing.write(chunk)
     except (ClientError, ConnectionError):
         _dropped(incoming)
+    finally:
+        # Without this, a watch that has not ended is shut down by TLS in its own time.
+        if (connection := reply.connection) is not None and connection.transport is not None:
+            connection.transport.abort()
     return outgoing
 
 
