@@ -212,7 +212,10 @@ def _uncovered(
 ) -> Iterator[_Gap]:
     if value is None:
         return  # a null asks for nothing
-    if mine is None:
+    is_whole = isinstance(value, dict | list) and bool(value)
+    if mine is None or (is_whole and live is None and path):
+        # We may own paths below what is gone: those of empty values, which were never held, so
+        # that their removal took nothing from us.
         yield _Gap(path, value, live is None)
     elif isinstance(value, dict) and value:
         if not mine and path:

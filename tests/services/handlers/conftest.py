@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bridge.kube import Kube, connect_kube
+from bridge.kube import APPLY, Kube, connect_kube
 from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from crds.kind import Kind
@@ -22,6 +22,7 @@ from handlers.writes import Writer
 from tests.builders import an_infera_deployment
 
 OWNER = "owner"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 class FakeLease:
@@ -34,8 +35,9 @@ class FakeLease:
 class Desk:
     """Makes children of one resource, as a reconcile does."""
 
-    def __init__(self, kube: Kube, owner: Manifest) -> None:
+    def __init__(self, kube: Kube, admin: Kube, owner: Manifest) -> None:
         self.kube = kube
+        self.admin = admin
         self.owner = owner
         self.lease = FakeLease()
         self.is_cut = False
@@ -127,6 +129,36 @@ class Desk:
         found: Manifest = msgspec.json.decode(data)
         return found
 
+    async def edited(
+        self, live: Manifest, *, by: str = "kubectl-edit", is_dry: bool = False
+    ) -> Manifest:
+        """Replace an object as somebody else does; return it as the API server would hold it."""
+        kind = self.kind(live["kind"])
+        data = await self.admin.request(
+            "PUT",
+            kind.path(self.namespace, live["metadata"]["name"]),
+            query={"fieldManager": by, **({"dryRun": "All"} if is_dry else {})},
+            body=msgspec.json.encode(live),
+            content_type="application/json",
+        )
+        found: Manifest = msgspec.json.decode(data)
+        return found
+
+    async def patched(
+        self, manifest: Manifest, patch: Manifest, *, by: str, content_type: str = MERGE_PATCH
+    ) -> Manifest:
+        """Patch a child as somebody else does; return it as the API server holds it."""
+        force = {"force": "true"} if content_type == APPLY else {}
+        data = await self.admin.request(
+            "PATCH",
+            self.kind(manifest["kind"]).path(self.namespace, manifest["metadata"]["name"]),
+            query={"fieldManager": by, **force},
+            body=msgspec.json.encode(patch),
+            content_type=content_type,
+        )
+        found: Manifest = msgspec.json.decode(data)
+        return found
+
 
 @pytest.fixture
 def owner(cluster: Cluster, namespace: str) -> Manifest:
@@ -149,4 +181,6 @@ async def desk(
     """Children of that resource, made with the rights of the handlers."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(access.HANDLERS)))
     async with connect_kube(Settings(identity="desk"), "handlers") as kube:
-        yield Desk(kube, owner)
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
+        async with connect_kube(Settings(identity="somebody"), "admin") as admin:
+            yield Desk(kube, admin, owner)

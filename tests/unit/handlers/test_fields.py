@@ -71,6 +71,13 @@ COVERAGE: dict[str, tuple[Any, Any, FieldSet, list[FieldSet], list[str]]] = {
     ),
     "a map whose child is gone": ({"a": 1}, {}, {"f:x": {}}, [], ["x.a"]),
     "a map that is gone": ({"a": 1}, None, {}, [], ["x"]),
+    "a map that is gone, of which only what was never held is ours": (
+        {"medium": ""},
+        None,
+        {"f:x": {"f:medium": {}}},
+        [],
+        ["x"],
+    ),
     "an empty map that is ours": ({}, {}, {"f:x": {}}, [], []),
     "an empty map that is gone": ({}, None, {}, [], ["x"]),
     "an atomic list": ([1, 2], [1, 2], {"f:x": {}}, [], []),
