@@ -29,7 +29,6 @@ WINDOW_FIRST: Final = 2_000
 WINDOW_FACTOR: Final = 8
 UNFINISHED: Final = "unfinished"
 RUNNING: Final = "running"
-HEADERS: Final = ("TIME", "RESULT", "CAUSE", "WRITES", "SECONDS", "HANDLER", "ERROR")
 _record = msgspec.json.Decoder(Record)
 _claim = msgspec.json.Decoder(Claim)
 
@@ -107,14 +106,17 @@ async def _show(scope: Scope, limit: int, form: output.Format, bus: Bus) -> int:
     return 0
 
 
-async def read(bus: Bus, scope: Scope, limit: int) -> tuple[list[Attempt], bool]:
+async def read(
+    bus: Bus, scope: Scope, limit: int, *, window: int = WINDOW_FIRST
+) -> tuple[list[Attempt], bool]:
     """Return the newest attempts, the oldest first, and whether there are more."""
     state = await bus.stream_info(HISTORY)
     if state is None:
         raise missing(bus, HISTORY)
     last = state.last_sequence
     # Of one resource the stream keeps a bounded number of records; of all, too many to read.
-    window = last if limit == 0 or scope.key is not None else WINDOW_FIRST
+    if limit == 0 or scope.key is not None:
+        window = last
     while True:
         first = max(1, last - window + 1)
         subject = scope.subject(HISTORY_SUBJECT)
@@ -194,28 +196,30 @@ async def _as_it_stands(bus: Bus, attempt: Attempt) -> Attempt:
 def as_table(attempts: list[Attempt], *, is_one: bool, is_wide: bool) -> str:
     """Return a row per attempt; which resource it was about only where there may be several."""
     which = () if is_one else ("KIND", "NAMESPACE", "NAME")
+    headers = ("TIME", *which, "RESULT", "CAUSE", "WRITES", "SECONDS", "HANDLER", "ERROR")
     rows = (
         (
             output.clock(output.moment(attempt.time)),
             *(() if is_one else (attempt.kind, attempt.namespace, attempt.name)),
             attempt.result,
             attempt.cause.rpartition(".")[2],
-            *_measured(attempt, is_wide=is_wide),
+            *_measured(attempt),
             attempt.handler,
             attempt.error or attempt.reason,
+            *((", ".join(attempt.writes),) if is_wide else ()),
         )
         for attempt in attempts
     )
-    return output.table((HEADERS[0], *which, *HEADERS[1:]), rows)
+    return output.table((*headers, "WRITTEN") if is_wide else headers, rows)
 
 
-def _measured(attempt: Attempt, *, is_wide: bool) -> tuple[str, str]:
-    """Return what was written, by verb and number or one by one, and the seconds it took."""
+def _measured(attempt: Attempt) -> tuple[str, str]:
+    """Return how much was written, by verb, and the seconds it took."""
     if attempt.seconds is None:
         return output.UNKNOWN, output.UNKNOWN
     counted = Counter(write.partition(" ")[0] for write in attempt.writes)
-    each = attempt.writes if is_wide else (f"{verb} {count}" for verb, count in counted.items())
-    return ", ".join(each), f"{attempt.seconds:.3f}"
+    writes = ", ".join(f"{verb} {count}" for verb, count in counted.items())
+    return writes, f"{attempt.seconds:.3f}"
 
 
 def _plain(attempts: list[Attempt]) -> Any:

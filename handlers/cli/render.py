@@ -14,10 +14,9 @@ from msgspec import Struct
 import crds
 from crds.contract import Contract
 from crds.kubernetes import Manifest
-from crds.schema import structural
 from handlers.cli import output
 from handlers.cli.output import CommandError
-from handlers.cli.render_check import as_stored, faults, without_status
+from handlers.cli.render_check import as_stored, faults, schema_of, without_status
 from handlers.cli.render_files import Document, documents
 from handlers.cli.settings_flags import add_settings, settings_of
 from handlers.cli.target import NAMESPACE_DEFAULT
@@ -150,7 +149,7 @@ def rendered(
         raise Refused(
             [f"{document.where(fault.path)}: {_title(document.data)}: {fault}" for fault in found]
         )
-    resource = as_stored(without_status(document.data), structural(contract.resource))
+    resource = as_stored(without_status(document.data), schema_of(contract))
     metadata = _metadata(document, contract, namespace)
     title = _title({**resource, "metadata": metadata})
     handler = BY_QUEUE_NAME[contract.kind.queue_name]

@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -57,11 +58,17 @@ class Fault(Struct, frozen=True):
 
 def faults(resource: Any, contract: Contract) -> list[Fault]:
     """Return everything in which a resource differs from what its CRD allows."""
+    return list(_faults(without_status(resource), schema_of(contract), ()))
+
+
+@cache
+def schema_of(contract: Contract) -> Manifest:
+    """Return what a user may write of a kind: its CRD's schema and metadata, without status."""
     schema = structural(contract.resource)
     schema["properties"]["metadata"] = _METADATA
     schema["required"] = [*schema["required"], "metadata"]
     del schema["properties"]["status"]
-    return list(_faults(without_status(resource), schema, ()))
+    return schema
 
 
 def without_status(resource: Any) -> Any:

@@ -22,7 +22,7 @@ from handlers.cli.output import CommandError
 EXTENSIONS: Final = (".json", ".yaml", ".yml")
 BYTES_MAX: Final = 16 << 20
 DEPTH_MAX: Final = 100
-VALUES_MAX: Final = 1_000_000
+VALUES_MAX: Final = 200_000
 """Aliases can make a page of YAML as large as one likes; this much is read of one document."""
 
 PathTo = tuple[str | int, ...]
