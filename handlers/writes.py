@@ -86,9 +86,9 @@ class Writer:
         """Replace `managedFields` of that state of an object; nothing else changes."""
         read = live["metadata"]
         operations = [
-            {"op": "test", "path": "/metadata/uid", "value": read["uid"]},
             {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-            # Written, not tested: a version that moved on is a 409 then, like everywhere else.
+            # Written, not tested: a version that moved on, or is another object's, is a 409 then,
+            # like everywhere else; a test that fails is a 422.
             {
                 "op": "replace",
                 "path": "/metadata/resourceVersion",
