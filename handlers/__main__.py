@@ -61,7 +61,8 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        parser.exit(0, f"weir {_version()}\n")
+        sys.stdout.write(f"weir {_version()}\n")
+        parser.exit()
 
 
 def _version() -> str:

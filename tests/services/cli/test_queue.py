@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 from bridge.events import ChangeEvent, EventType, ObjectKey, seen_id
 from bridge.jetstream import Bus
 from bridge.publish import put
 from bridge.streams import HISTORY, QUEUE, consumer_name
+from handlers.cli.devstack.weir import REPOSITORY
 from handlers.lease import Leases
 from tests.services.cli.conftest import Command, Queue
 
@@ -22,7 +27,7 @@ async def fill(bus: Bus) -> None:
     await bus.publish(
         f"weir.t.{CHAT.token}",
         headers={
-            "Nats-Schedule": "@at 2999-01-01T00:00:00Z",
+            "Nats-Schedule": "@at 2100-01-01T00:00:00Z",
             "Nats-Schedule-Target": f"weir.w.{CHAT.token}.t",
         },
     )
@@ -114,3 +119,33 @@ def test_a_watch_has_no_wide_form(weir: Command, nobody: str) -> None:
 
     assert said.code == 2
     assert "--watch prints a table" in said.err
+
+
+def test_a_watch_tells_every_change_until_ctrl_c(queue: Queue) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "handlers", "queue", "-w", "-o", "json"],
+        cwd=REPOSITORY,
+        env={**os.environ, "WEIR_NATS_URL": queue.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watching.stdout is not None
+        before = json.loads(watching.stdout.readline())
+        queue.do(fill)
+        # The moment between its parts may be seen too.
+        after = next(
+            seen
+            for line in watching.stdout
+            if (seen := json.loads(line)["groups"][0])["leases"] == 1
+        )
+        watching.send_signal(signal.SIGINT)
+        _, errors = watching.communicate(timeout=20)
+    finally:
+        watching.kill()
+        watching.communicate()
+
+    assert before["groups"][0]["pending"] == 0
+    assert (after["pending"], after["timers"]) == (3, 1)
+    assert (watching.returncode, errors) == (130, "")

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from handlers.__main__ import MODULES, main
+from handlers.cli.devstack.weir import REPOSITORY
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def version() -> str:
+    try:
+        return importlib.metadata.version("weir-operator")
+    except importlib.metadata.PackageNotFoundError:
+        project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+        found: str = project["project"]["version"]
+        return found
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"weir {version()}\n"
+
+
+def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+
+    assert ended.value.code == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert listed >= set(MODULES)
+
+
+@pytest.mark.parametrize("words", [[], ["frobnicate"], ["dead"], ["history", "--limit", "-1"]])
+def test_words_that_make_no_command_are_a_mistake(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "handlers", "render", "-f", str(GOLDEN / "resources.yaml")],
+        cwd=REPOSITORY,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[1:] == []
