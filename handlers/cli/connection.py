@@ -96,7 +96,9 @@ async def _run(settings: Settings, command: Callable[[Bus], Awaitable[int]]) -> 
                     f"check that this user may use JetStream there"
                 ) from exc
     except BusUnavailable as exc:
+        remedy = "Is it running? Say where it is with --nats-url or WEIR_NATS_URL"
+        if "authorization" in str(exc).lower():
+            remedy = "Check the user: --nats-creds (WEIR_NATS_CREDS), or what --nats-url holds"
         raise CommandError(
-            f"cannot connect to NATS at {where} within {CONNECT_SECONDS:g} s: {exc}. Is it "
-            f"running? Say where it is with --nats-url or WEIR_NATS_URL"
+            f"cannot connect to NATS at {where} within {CONNECT_SECONDS:g} s: {exc}. {remedy}"
         ) from exc

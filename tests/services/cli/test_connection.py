@@ -78,3 +78,41 @@ def test_a_file_that_cannot_be_read_is_a_mistake(
 
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
+
+
+GUARDED = """\
+authorization {
+  users = [
+    { user: "narrow", password: "secret", permissions: { publish: "nothing.of.ours" } }
+  ]
+}
+"""
+
+
+@pytest.fixture
+def guarded(nats_server: NatsServer) -> str:
+    """The address, without a user, of a NATS whose one user may do nothing with JetStream."""
+    nats_server.stop()
+    with nats_server.configuration.open("a") as file:
+        file.write(GUARDED)
+    nats_server.start()
+    return nats_server.url.removeprefix("nats://")
+
+
+def test_a_user_that_nats_does_not_know_is_told_where_users_come_from(
+    guarded: str, weir: Command
+) -> None:
+    said = weir("queue", f"nats://somebody:else@{guarded}")
+
+    assert (said.code, said.out) == (1, "")
+    assert f"cannot connect to NATS at nats://{guarded} within 3 s" in said.err
+    assert "else" not in said.err
+
+
+def test_a_user_that_may_not_is_told_what_was_refused(guarded: str, weir: Command) -> None:
+    said = weir("history", f"nats://narrow:secret@{guarded}")
+
+    assert (said.code, said.out) == (1, "")
+    (line,) = said.err.splitlines()
+    assert "permissions violation" in line
+    assert "secret" not in line
