@@ -29,6 +29,7 @@ from tests.faults.kubeconfig import api_server
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditLog
+from tests.witness.history import read_history, spans_of_history
 from tests.witness.overlap import Ownership, overlaps, spans_of_writes
 
 PRODUCTION: Mapping[str, Setting] = {}
@@ -126,7 +127,7 @@ class Crowd:
         listed = await self.request("GET", kind.path(self.namespace))
         return {item["metadata"]["name"]: item for item in listed["items"]}
 
-    async def converge(self, nats_url: str, within_seconds: float = 60.0) -> None:
+    async def converge(self, nats_url: str, within_seconds: float = 120.0) -> None:
         """Everything is as it was last asked for, and no message waits or is in hand."""
 
         async def is_so() -> bool:
@@ -159,8 +160,8 @@ class Crowd:
 
     # What the witnesses say
 
-    def never_two_at_once(self, handlers: Iterable[WeirProcess]) -> None:
-        """Fail if the audit log shows two reconciles of one resource that overlap."""
+    async def never_two_at_once(self, handlers: Iterable[WeirProcess], nats_url: str) -> None:
+        """Fail if the audit log, or what is left of the history, shows reconciles that overlap."""
         writes = [
             event
             for event in self._audit.mutating(
@@ -173,7 +174,13 @@ class Crowd:
         ]
         assert any(event.landed for event in writes), "nothing was reconciled at all"
         finished = _ends_in_logs(handlers)
+        told = [
+            moment
+            for moment in await read_history(nats_url)
+            if moment.owner.startswith(f"{self.namespace}/")
+        ]
         found = overlaps(spans_of_writes(writes, Ownership(), finished=finished))
+        found += overlaps(spans_of_history(told))
         assert not found, "\n".join(map(str, found))
 
     def deletes(self) -> list[str]:

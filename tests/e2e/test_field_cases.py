@@ -393,7 +393,7 @@ async def test_a_consumer_and_then_its_stream_may_be_deleted_while_handlers_run(
         await crowd.delete(*names(5))
         await crowd.converge(nats_server.url, within_seconds=20)
 
-        crowd.never_two_at_once([handlers])
+        await crowd.never_two_at_once([handlers], nats_server.url)
 
 
 def listed_since(proxy: ApiProxy, begun: int) -> set[str]:
