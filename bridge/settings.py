@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-_Positive = Annotated[float, Meta(gt=0)]
+_SECONDS_MAX = 10 * 365 * 24 * 3600.0
+_Positive = Annotated[float, Meta(gt=0, le=_SECONDS_MAX)]
 _Count = Annotated[int, Meta(ge=1)]
 
 
@@ -49,7 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where /healthz, /readyz and /metrics are served; `off` serves nothing."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    lease_seconds: Annotated[float, Meta(ge=1)] = 12.0
+    lease_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 12.0
     """An object is its handler's for so long after the last renewal."""
     lease_renew_seconds: _Positive = 4.0
     ack_wait_seconds: _Positive = 10.0
@@ -78,7 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """While a resource is not ready it is looked at this often."""
     other_renderer_seconds: _Positive = 5.0
     """A handler older than an object's renderer gives it back for so long."""
-    renderer_mark_seconds: Annotated[float, Meta(ge=1)] = 60.0
+    renderer_mark_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 60.0
     """How long the mark of a live renderer version outlives its last renewal."""
 
     resync_seconds: _Positive = 600.0
@@ -87,7 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """At most so many resync events a second."""
     stream_check_seconds: _Positive = 5.0
     """How often the streams and the consumer are checked, and made again when missing."""
-    duplicate_window_seconds: Annotated[float, Meta(ge=1)] = 120.0
+    duplicate_window_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 120.0
     watch_seconds: _Positive = 290.0
     """What a watch asks of the server as its length."""
     watch_idle_seconds: _Positive = 70.0
@@ -138,5 +139,11 @@ def read_settings(environment: Mapping[str, str], flags: Mapping[str, str]) -> S
             f"WEIR_LEASE_SECONDS={settings.lease_seconds:g} less WEIR_LEASE_RENEW_SECONDS must "
             f"exceed WEIR_WRITE_TIMEOUT_SECONDS={settings.write_timeout_seconds:g}, or no write "
             f"could ever start"
+        )
+    if settings.ack_wait_seconds <= settings.lease_renew_seconds:
+        raise SettingsError(
+            f"WEIR_ACK_WAIT_SECONDS={settings.ack_wait_seconds:g} must exceed "
+            f"WEIR_LEASE_RENEW_SECONDS={settings.lease_renew_seconds:g}, at which a handler says "
+            f"that it works, or what it works on is given to another"
         )
     return settings

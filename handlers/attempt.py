@@ -197,7 +197,8 @@ class Attempt:
         """State, dead letter and timer are stored before the message is answered."""
         if settlement.state is not None:
             await save_state(self._at.bus, self._key, settlement.state)
-            if self._state.is_quarantined and settlement.state == EMPTY:
+            is_out = settlement.result is not Result.FAILED and not settlement.state.is_quarantined
+            if self._state.is_quarantined and is_out:
                 await exhume(self._at.bus, self._key)
         if settlement.timer_seconds is not None:
             await self._arm(settlement.timer_seconds)

@@ -79,7 +79,7 @@ class Pull:
         """Take the connection and the group; nothing is asked for yet."""
         self._bus = bus
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{streams.QUEUE}.{streams.consumer_name(group)}"
-        self._inbox = bus.client.new_inbox()
+        self._inbox = ""
         self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
         self._asks: list[list[float]] = []  # [monotonic time of loss, messages still owed]
         self._subscription: Subscription | None = None
@@ -95,10 +95,12 @@ class Pull:
 
     async def start(self) -> None:
         """Listen for answers."""
-        self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._on_message)
+        await self._listen()
+        self._bus.on_reconnect.append(self._listen_anew)
 
     async def stop(self) -> None:
         """Give back what arrived and nobody took; listen no more."""
+        self._bus.on_reconnect.remove(self._listen_anew)
         if self._subscription is not None and not self._bus.client.is_closed:
             await self._subscription.unsubscribe()
         while not self._arrived.empty():
@@ -128,6 +130,18 @@ class Pull:
         """Let a waiting `take` return, because a slot is free."""
         if self._arrived.empty():
             self._arrived.put_nowait(None)
+
+    async def _listen(self) -> None:
+        self._inbox = self._bus.client.new_inbox()
+        self._subscription = await self._bus.client.subscribe(self._inbox, cb=self._on_message)
+
+    async def _listen_anew(self) -> None:
+        """Expect nothing of the requests that were out when the connection was lost."""
+        if self._subscription is not None:
+            await self._subscription.unsubscribe()
+        await self._listen()
+        self._asks.clear()
+        self.wake()
 
     async def _on_message(self, message: Msg) -> None:
         status = (message.headers or {}).get("Status", "")

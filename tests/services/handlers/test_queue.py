@@ -1,0 +1,292 @@
+"""The pull consumer, timers, state and marks on a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bridge import streams
+from bridge.events import STATE_SUBJECT, WORK_SUBJECT, ChangeEvent, EventType, ObjectKey, encode
+from bridge.jetstream import Bus, BusUnavailable, connect_nats
+from bridge.settings import Settings
+from handlers.cli.devstack.nats_server import NatsServer
+from handlers.dead import bury, exhume
+from handlers.inferadeployment import HANDLER
+from handlers.queue import Pull
+from handlers.renderers import mark
+from handlers.state import EMPTY, FailState, load_state, save_state
+from tests.stack.eventually import eventually
+
+GROUP = "kubernetes"
+KEY = ObjectKey("inferadeployment", "a", "chat")
+
+
+@pytest.fixture
+async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    settings = Settings(nats_url=nats_server.url, ack_wait_seconds=1, renderer_mark_seconds=1)
+    async with connect_nats(settings, "handlers") as bus:
+        await bus.declare()
+        yield bus
+
+
+@pytest.fixture
+async def pull(bus: Bus) -> AsyncIterator[Pull]:
+    pull = Pull(bus, GROUP)
+    await pull.start()
+    yield pull
+    await pull.stop()
+
+
+async def _publish(bus: Bus, *names: str) -> None:
+    for name in names:
+        key = ObjectKey(KEY.kind, KEY.namespace, name)
+        event = ChangeEvent(key=key, type=EventType.CHANGED, id=f"{key.token}:u:1")
+        headers, payload = encode(event)
+        await bus.publish(f"{WORK_SUBJECT}.{key.token}.0", payload, headers=headers)
+
+
+async def _is_empty(bus: Bus) -> bool:
+    state = await bus.consumer_info(GROUP)
+    return state is not None and state.pending == state.ack_pending == 0
+
+
+async def test_never_more_comes_than_was_asked_for(bus: Bus, pull: Pull) -> None:
+    await _publish(bus, *(f"n{number}" for number in range(10)))
+    await pull.ask(3)
+    assert pull.owed == 3
+    got = [await pull.take(2) for _ in range(3)]
+    assert all(got)
+    assert pull.owed == 0
+    assert await pull.take(0.3) is None
+
+    await pull.ask(2)
+    await pull.ask(1)
+    assert all([await pull.take(2) for _ in range(3)])
+    assert await pull.take(0.3) is None
+
+
+async def test_a_standing_request_is_answered_when_a_message_comes(bus: Bus, pull: Pull) -> None:
+    await pull.ask(1)
+    taking = asyncio.create_task(pull.take(5))
+    await _publish(bus, "late")
+    delivery = await taking
+    assert delivery is not None
+    assert delivery.key.name == "late"
+    assert delivery.event.type is EventType.CHANGED
+    assert delivery.delivered == 1
+    await delivery.acknowledge()
+    await eventually(lambda: _is_empty(bus))
+
+
+async def test_what_is_given_back_comes_again_after_its_time(bus: Bus, pull: Pull) -> None:
+    await _publish(bus, "x")
+    await pull.ask(2)
+    delivery = await pull.take(2)
+    assert delivery is not None
+    started = time.monotonic()
+    await delivery.give_back(0.4)
+    again = await pull.take(5)
+    assert again is not None
+    assert again.delivered == 2
+    assert time.monotonic() - started >= 0.35
+
+    await pull.ask(1)
+    await again.give_back(0)
+    third = await pull.take(0.5)
+    assert third is not None
+    assert third.delivered == 3
+
+
+async def test_a_message_in_work_is_nobody_elses_and_a_silent_one_comes_again(
+    bus: Bus, pull: Pull
+) -> None:
+    await _publish(bus, "x")
+    await pull.ask(2)
+    delivery = await pull.take(2)
+    assert delivery is not None
+    for _ in range(5):
+        assert await pull.take(0.3) is None
+        await delivery.beat()
+    again = await pull.take(3)
+    assert again is not None
+    assert again.sequence == delivery.sequence
+
+
+async def test_a_subject_that_names_nothing_is_dropped(bus: Bus, pull: Pull) -> None:
+    await bus.publish(f"{WORK_SUBJECT}.{KEY.kind}.too.many.tokens.0")
+    await bus.publish(f"{WORK_SUBJECT}.{KEY.kind}.few")
+    await _publish(bus, "good")
+    await pull.ask(3)
+    delivery = await pull.take(2)
+    assert delivery is not None
+    assert delivery.key.name == "good"
+    await delivery.acknowledge()
+    await eventually(lambda: _is_empty(bus))
+
+
+async def test_a_hint_that_makes_no_sense_costs_nothing_but_the_hint(bus: Bus, pull: Pull) -> None:
+    subject = f"{WORK_SUBJECT}.{KEY.token}.0"
+    await bus.publish(subject, b"\xff[", headers={"ce-type": "x", "traceparent": "\u00fc"})
+    await pull.ask(1)
+    delivery = await pull.take(2)
+    assert delivery is not None
+    assert delivery.key == KEY
+    assert delivery.event.children == ()
+
+
+async def test_credit_comes_back_with_the_connection(
+    bus: Bus, pull: Pull, nats_server: NatsServer
+) -> None:
+    await pull.ask(16)
+    nats_server.restart()
+    # A wake-up, and nothing that waits for the request to expire.
+    await eventually(lambda: bus.is_connected and pull.owed <= 1, within_seconds=5)
+
+    async def arrives() -> bool:
+        try:
+            await _publish(bus, "after")
+        except BusUnavailable:
+            return False
+        return True
+
+    await pull.ask(1)
+    await eventually(arrives, within_seconds=10)
+    await pull.ask(1)
+    delivery = await eventually(lambda: pull.take(1), within_seconds=10)
+    assert delivery is not None
+    assert delivery.key.name == "after"
+
+
+async def test_a_consumer_that_was_deleted_is_noticed_and_works_once_made_again(
+    bus: Bus, pull: Pull
+) -> None:
+    await pull.ask(4)
+    consumer = f"{streams.QUEUE}.{streams.consumer_name(GROUP)}"
+    await bus.api(f"CONSUMER.DELETE.{consumer}")
+    await eventually(lambda: pull.is_missing, within_seconds=3)
+    assert pull.owed <= 1  # a wake-up
+
+    while await pull.take(0.05) is not None:
+        pass
+    await pull.ask(4)  # there is nobody to ask
+    await eventually(lambda: pull.is_missing, within_seconds=3)
+
+    await bus.declare()
+    await _publish(bus, "x")
+    await pull.ask(1)
+    assert await eventually(lambda: pull.take(1), within_seconds=3)
+
+
+async def test_what_nobody_took_is_given_back_at_the_stop(bus: Bus) -> None:
+    pull = Pull(bus, GROUP)
+    await pull.start()
+    await _publish(bus, "x")
+    await pull.ask(1)
+    await eventually(lambda: pull.owed == 1 and not pull._arrived.empty())
+    await pull.stop()
+
+    other = Pull(bus, GROUP)
+    await other.start()
+    await other.ask(1)
+    assert await other.take(0.7) is not None  # sooner than ack_wait
+    await other.stop()
+
+
+# ---------------------------------------------------------------------------------- state
+
+
+async def test_state_is_remembered_replaced_and_forgotten(bus: Bus) -> None:
+    assert await load_state(bus, KEY) == EMPTY
+    state = FailState(uid="u", generation=2, failures=3, error="x: y", retry_at=7.5)
+    await save_state(bus, KEY, state)
+    assert await load_state(bus, KEY) == state
+    await save_state(bus, KEY, FailState(uid="u", failures=4))
+    assert (await load_state(bus, KEY)).failures == 4
+    await save_state(bus, KEY, EMPTY)
+    assert await load_state(bus, KEY) == EMPTY
+    assert await bus.last(streams.STATE, f"{STATE_SUBJECT}.{KEY.token}") is None
+
+
+async def test_state_goes_by_itself_in_the_end(bus: Bus) -> None:
+    await save_state(bus, KEY, FailState(failures=1))
+    stored = await bus.last(streams.STATE, f"{STATE_SUBJECT}.{KEY.token}")
+    assert stored is not None
+    assert stored.headers["Nats-TTL"] == "3600s"
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b'{"failures":"x"}', b"[1]"])
+async def test_a_state_that_cannot_be_read_is_none(bus: Bus, payload: bytes) -> None:
+    await bus.publish(f"{STATE_SUBJECT}.{KEY.token}", payload)
+    assert await load_state(bus, KEY) == EMPTY
+
+
+async def test_a_state_stream_that_is_missing_is_no_state(bus: Bus) -> None:
+    await bus.api(f"STREAM.DELETE.{streams.STATE}")
+    assert await load_state(bus, KEY) == EMPTY
+
+
+async def test_a_dead_letter_lies_until_it_is_taken_out(bus: Bus) -> None:
+    state = FailState(uid="u", generation=2, failures=10, error="boom", since=1.0)
+    await bury(bus, KEY, state, "ValueError", "me")
+    await bury(bus, KEY, state, "TypeError", "me")
+    stored = await bus.last(streams.DEAD, f"weir.d.{KEY.token}")
+    assert stored is not None
+    assert b"TypeError" in stored.payload
+    await exhume(bus, KEY)
+    await exhume(bus, KEY)
+    assert await bus.last(streams.DEAD, f"weir.d.{KEY.token}") is None
+
+
+async def test_the_mark_of_a_renderer_goes_with_its_last_holder(bus: Bus) -> None:
+    await mark(bus, [HANDLER])
+    subject = f"{STATE_SUBJECT}._renderer.inferadeployment.{HANDLER.renderer}"
+    assert await bus.last(streams.STATE, subject) is not None
+
+    async def is_gone() -> bool:
+        return await bus.last(streams.STATE, subject) is None
+
+    await eventually(is_gone, within_seconds=5)
+
+
+# ---------------------------------------------------------------------------------- timers
+
+
+async def _arm(bus: Bus, seconds: float, mark_: str) -> None:
+    due = time.time() + seconds
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(due)) + f".{int(due % 1 * 1e6):06}Z"
+    headers = {
+        "Nats-Schedule": f"@at {stamp}",
+        "Nats-Schedule-Target": f"{WORK_SUBJECT}.{KEY.token}.t",
+        "ce-type": EventType.TIMER.value,
+        "ce-id": mark_,
+    }
+    await bus.publish(f"weir.t.{KEY.token}", headers=headers)
+
+
+async def test_a_timer_becomes_a_message_and_arming_again_replaces_it(bus: Bus, pull: Pull) -> None:
+    await pull.ask(4)
+    await _arm(bus, 0.5, "early")
+    await _arm(bus, 1.2, "late")
+    started = time.monotonic()
+    delivery = await pull.take(5)
+    assert delivery is not None
+    assert time.monotonic() - started > 0.9
+    assert delivery.key == KEY
+    assert (delivery.event.type, delivery.event.id) == (EventType.TIMER, "late")
+    await delivery.acknowledge()
+    assert await pull.take(1) is None
+
+
+async def test_a_timer_outlives_its_server(bus: Bus, pull: Pull, nats_server: NatsServer) -> None:
+    await _arm(bus, 1.0, "x")
+    nats_server.restart()
+    await eventually(lambda: bus.is_connected)
+
+    async def fires() -> bool:
+        await pull.ask(1)
+        return await pull.take(0.5) is not None
+
+    await eventually(fires, within_seconds=10)
