@@ -163,8 +163,13 @@ async def test_credit_comes_back_with_the_connection(
 async def test_a_consumer_that_was_deleted_is_noticed_and_works_once_made_again(
     bus: Bus, pull: Pull
 ) -> None:
-    await pull.ask(4)
     consumer = f"{streams.QUEUE}.{streams.consumer_name(GROUP)}"
+
+    async def stands() -> bool:
+        return bool((await bus.api(f"CONSUMER.INFO.{consumer}") or {})["num_waiting"])
+
+    await pull.ask(4)
+    await eventually(stands)
     await bus.api(f"CONSUMER.DELETE.{consumer}")
     await eventually(lambda: pull.is_missing, within_seconds=3)
     assert pull.owed <= 1  # a wake-up
