@@ -7,6 +7,7 @@ handler takes over. The audit log tells when the late write arrived, and what it
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.faults.api_proxy import Action, ApiProxy, Forward, Request
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditEvent, AuditLog
+from tests.witness.history import read_history, spans_of_history
+from tests.witness.overlap import overlaps
 
 ON_ITS_WAY_SECONDS = 40.0
 UNTIL_RELEASED_SECONDS = 150.0
@@ -336,6 +339,33 @@ async def test_a_handler_that_is_paused_beyond_its_lease_changes_nothing_when_it
         await eventually(all_have_ended, within_seconds=30)
         await scene.come_to_rest()
         assert [str(event) for event in scene.written(awake)] == []
+
+
+@pytest.mark.timeout(120)
+async def test_a_reconcile_of_three_ack_waits_and_two_leases_is_taken_by_nobody_else(
+    control_plane: ControlPlane, namespace: str, weir: Weir, scratch: Path
+) -> None:
+    seconds = max(3 * SHORT["ack_wait_seconds"], 2 * SHORT["lease_seconds"])
+    way = Way(weir, SHORT, is_pausing=False)
+    async with _scene(control_plane, namespace, weir, scratch, way, SHORT) as (scene, proxy):
+        looks: list[tuple[float, str]] = []
+
+        def slow(request: Request) -> Action | None:
+            if (request.method, request.path) != ("GET", KIND.path(namespace, "slow")):
+                return None
+            looks.append((time.monotonic(), request.identity))
+            return Forward(hold_seconds=seconds) if len(looks) == 1 else None
+
+        proxy.on_request(slow)
+        await scene.crowd.create([an_infera_deployment("slow").with_server().manifest()])
+        await scene.come_to_rest()
+
+        [first, *others] = looks
+        assert not [look for look in others if look[0] < first[0] + seconds]
+        writes = [event for event in scene.written(0) if event.object_ref.resource != "events"]
+        assert {e.writer.identity for e in writes if e.verb == "create" and e.writer} == {first[1]}
+        moments = await read_history(weir.nats.url)
+        assert not [str(overlap) for overlap in overlaps(spans_of_history(moments))]
 
 
 def _about(late: Late) -> str:
