@@ -137,6 +137,8 @@ class Bus:
         """
         if not self.client.is_connected:
             raise BusUnavailable("not connected to NATS")
+        task = asyncio.current_task()
+        cancels = task.cancelling() if task else 0
         try:
             return await self.client.request(
                 subject, payload, timeout=timeout_seconds, headers=headers
@@ -145,6 +147,11 @@ class Bus:
             raise StreamMissing(f"nobody answers {subject}") from exc
         except (nats.errors.Error, TimeoutError, OSError) as exc:
             raise BusUnavailable(f"{subject}: {str(exc) or type(exc).__name__}") from exc
+        finally:
+            # The client waits with asyncio.wait_for, which before Python 3.12 swallows a
+            # cancellation that comes together with the answer: a loop would go on for ever.
+            if task and task.cancelling() > cancels:
+                raise asyncio.CancelledError
 
     async def publish(
         self,
