@@ -1,0 +1,127 @@
+"""The envelope of a message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.events import (
+    WORK_SUBJECT,
+    ChangeEvent,
+    ChildHint,
+    EventType,
+    ObjectKey,
+    decode,
+    deleted_id,
+    encode,
+    resync_id,
+    seen_id,
+)
+
+LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
+NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
+KEYS = st.builds(
+    ObjectKey, st.from_regex(r"[a-z]{1,20}", fullmatch=True), st.just("") | LABEL, NAME
+)
+HINTS = st.lists(st.builds(ChildHint, st.text(max_size=9), NAME, st.text(max_size=9)), max_size=3)
+EVENTS = st.builds(
+    ChangeEvent,
+    key=KEYS,
+    type=st.sampled_from(EventType),
+    id=st.text("abc:-.", min_size=1),
+    source=st.just("weir/bridge"),
+    time=st.just("") | st.just("2026-01-01T00:00:00Z"),
+    traceparent=st.just("") | st.just("00-ab-cd-01"),
+    children=HINTS.map(tuple),
+)
+KEY = ObjectKey("inferadeployment", "a", "b.c")
+
+
+@given(KEYS)
+def test_a_token_is_three_subject_tokens_and_gives_its_key_back(key: ObjectKey) -> None:
+    assert key.token.count(".") == 2
+    assert all(key.token.split("."))
+    assert ObjectKey.from_token(key.token) == key
+
+
+@given(KEYS, KEYS)
+def test_two_objects_never_share_a_token(left: ObjectKey, right: ObjectKey) -> None:
+    assert (left.token == right.token) is (left == right)
+
+
+@pytest.mark.parametrize(
+    ("key", "token", "text"),
+    [
+        (KEY, "inferadeployment.a.b_c", "inferadeployment a/b.c"),
+        (ObjectKey("inferacluster", "", "x"), "inferacluster._.x", "inferacluster._.x"),
+    ],
+)
+def test_a_key_is_written_as_people_and_subjects_need_it(
+    key: ObjectKey, token: str, text: str
+) -> None:
+    assert key.token == token
+    assert str(key) == text
+
+
+@pytest.mark.parametrize("token", ["", "a", "a.b", "a.b.c.d"])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        ObjectKey.from_token(token)
+
+
+@given(EVENTS, st.sampled_from(["0", "1", "t"]))
+def test_an_event_comes_back_as_it_was_sent(event: ChangeEvent, slot: str) -> None:
+    headers, payload = encode(event)
+    assert decode(f"{WORK_SUBJECT}.{event.key.token}.{slot}", headers, payload) == event
+
+
+def test_headers_are_those_of_a_cloud_event_in_the_nats_binding() -> None:
+    event = ChangeEvent(key=KEY, type=EventType.DELETED, id="i", time="t", traceparent="p")
+    headers, payload = encode(event)
+    assert headers == {
+        "ce-specversion": "1.0",
+        "ce-datacontenttype": "application/json",
+        "ce-id": "i",
+        "ce-type": "dev.weir.deleted",
+        "ce-source": "weir/bridge",
+        "ce-subject": "inferadeployment.a.b_c",
+        "ce-time": "t",
+        "traceparent": "p",
+        "Nats-Msg-Id": "i",
+    }
+    assert payload == b""
+
+
+@given(
+    st.none()
+    | st.dictionaries(st.sampled_from(["ce-type", "ce-id", "traceparent", "x"]), st.text()),
+    st.binary() | st.just(b"[" * 100_000) | st.just(b'[["a"]]') | st.just(b"[[1,2,3]]"),
+)
+def test_nothing_but_the_subject_decides_what_is_looked_at(
+    headers: dict[str, str] | None, payload: bytes
+) -> None:
+    event = decode(f"{WORK_SUBJECT}.{KEY.token}.0", headers, payload)
+    assert event.key == KEY
+    assert event.type in EventType
+
+
+def test_a_message_without_headers_is_a_timers_and_one_of_no_known_type_a_change() -> None:
+    subject = f"{WORK_SUBJECT}.{KEY.token}.t"
+    assert decode(subject, None, b"").type is EventType.TIMER
+    assert decode(subject, {"ce-type": "dev.weir.of-tomorrow"}, b"").type is EventType.CHANGED
+
+
+@given(KEYS, KEYS, st.text(min_size=1), st.text(min_size=1))
+def test_ids_tell_states_deletions_resyncs_and_keys_apart(
+    key: ObjectKey, other: ObjectKey, uid: str, version: str
+) -> None:
+    ids = [
+        seen_id(key, uid, version),
+        deleted_id(key, uid, version),
+        resync_id(key, f"{version}:1"),
+        resync_id(key, f"{version}:2"),
+    ]
+    assert len(set(ids)) == 4
+    assert all(id_.startswith(f"{key.token}:") for id_ in ids)
+    assert (seen_id(other, uid, version) == seen_id(key, uid, version)) is (other == key)
