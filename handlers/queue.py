@@ -16,13 +16,14 @@ import nats.errors
 
 from bridge import streams
 from bridge.events import ChangeEvent, ObjectKey, decode
+from bridge.jetstream import Bus, BusError
 from bridge.telemetry import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
-
-    from bridge.jetstream import Bus
 
 EXPIRES_SECONDS = 10.0
 """The server ends an unanswered request after so long, and says what is left of it."""
@@ -36,9 +37,10 @@ log = logger(__name__)
 class Delivery:
     """One message in our hands, until it is acknowledged or given back."""
 
-    def __init__(self, message: Msg, event: ChangeEvent) -> None:
-        """Take a message of the queue and what it says."""
+    def __init__(self, message: Msg, event: ChangeEvent, is_lost: Callable[[], bool]) -> None:
+        """Take a message of the queue, what it says, and whether that queue is no more."""
         self._message = message
+        self._is_lost = is_lost
         self.event = event
         metadata = message.metadata
         self.sequence: int = metadata.sequence.stream
@@ -64,12 +66,63 @@ class Delivery:
 
     async def _answer(self, word: bytes) -> None:
         client = self._message._client  # noqa: SLF001 - nats-py's own ack refuses a second answer
-        if not client.is_connected:
-            return  # the queue delivers it again, after ack_wait
+        if not client.is_connected or self._is_lost():
+            return  # the queue delivers it again, after ack_wait, if it is there yet
         try:
             await client.publish(self._message.reply, word)
         except (nats.errors.Error, OSError) as exc:
             log.debug("message not answered", action="queue", error=str(exc))
+
+
+class Incarnation:
+    """
+    Which queue is there: one that was deleted and made again is another.
+
+    A message is answered by its number, and the other's have the same numbers: an answer that came
+    too late would take a message out of the queue that nobody has dealt with.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        """Take the connection; nothing is known yet."""
+        self._bus = bus
+        self._created = ""
+        self._number = 0
+        self._reconnects = 0
+        self._advisories: Subscription | None = None
+
+    async def follow(self) -> None:
+        """Hear of a deletion as soon as it happens."""
+        subject = f"$JS.EVENT.ADVISORY.STREAM.DELETED.{streams.QUEUE}"
+        self._advisories = await self._bus.client.subscribe(subject, cb=self._on_deleted)
+        await self.look()
+
+    async def stop(self) -> None:
+        """Hear of nothing any more."""
+        if self._advisories is not None and not self._bus.client.is_closed:
+            await self._advisories.unsubscribe()
+
+    async def look(self) -> None:
+        """Find out whether the queue is still the same; one that cannot be seen is not."""
+        reconnects = self._bus.client.stats["reconnects"]
+        try:
+            info = await self._bus.stream_info(streams.QUEUE)
+        except BusError as exc:
+            log.debug("the queue cannot be looked at", action="queue", error=str(exc))
+            info = None
+        created = info.created if info else ""
+        if not created or created != self._created:
+            self._number += 1
+        self._created, self._reconnects = created, reconnects
+
+    def lost(self) -> Callable[[], bool]:
+        """Return what says, from now on, whether the present queue is no more."""
+        number = self._number
+        return lambda: (
+            number != self._number or self._reconnects != self._bus.client.stats["reconnects"]
+        )
+
+    async def _on_deleted(self, _: Msg) -> None:
+        self._number += 1
 
 
 class Pull:
@@ -83,6 +136,7 @@ class Pull:
         self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
         self._asks: list[list[float]] = []  # [monotonic time of loss, messages still owed]
         self._subscription: Subscription | None = None
+        self._incarnation = Incarnation(bus)
         self.is_missing = False
         """True once the server said that there is no such consumer; `ask` clears it."""
 
@@ -95,12 +149,14 @@ class Pull:
 
     async def start(self) -> None:
         """Listen for answers."""
+        await self._incarnation.follow()
         await self._listen()
         self._bus.on_reconnect.append(self._listen_anew)
 
     async def stop(self) -> None:
         """Give back what arrived and nobody took; listen no more."""
         self._bus.on_reconnect.remove(self._listen_anew)
+        await self._incarnation.stop()
         if self._subscription is not None and not self._bus.client.is_closed:
             await self._subscription.unsubscribe()
         while not self._arrived.empty():
@@ -137,6 +193,7 @@ class Pull:
 
     async def _listen_anew(self) -> None:
         """Expect nothing of the requests that were out when the connection was lost."""
+        await self._incarnation.look()
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         await self._listen()
@@ -155,7 +212,7 @@ class Pull:
             log.warning("message with an impossible subject dropped", subject=message.subject)
             await message.ack()
             return
-        self._arrived.put_nowait(Delivery(message, event))
+        self._arrived.put_nowait(Delivery(message, event, self._incarnation.lost()))
 
     def _on_status(self, status: str, headers: dict[str, str]) -> None:
         if status == "100":
