@@ -36,10 +36,8 @@ RECONNECT_WAIT_SECONDS = 0.25
 PING_SECONDS = 5
 PINGS_OUTSTANDING_MAX = 2
 WRONG_SEQUENCE = (10071, 10164)
-NOT_FOUND = (10059, 10014, 10037)
-"""Stream, consumer, message not found."""
-IN_USE = (10058, 10148, 10013)
-"""The name is taken with another configuration."""
+NOT_FOUND = (10059, 10014, 10037, 10057)
+"""Stream, consumer, message not found; message to delete not found."""
 
 log = logger(__name__)
 
@@ -177,7 +175,11 @@ class Bus:
         raise BusUnavailable(f"{subject}: {ack.error.description} ({ack.error.err_code})")
 
     async def tell(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        """Publish without waiting for an answer; lost when NATS is away."""
+        """
+        Publish without waiting for an answer.
+
+        While NATS is away the client keeps what fits into its buffer, and sends it late.
+        """
         with contextlib.suppress(nats.errors.Error, OSError):
             await self.client.publish(subject, payload, headers=headers)
 
@@ -392,4 +394,4 @@ def age_seconds(info: Mapping[str, Any]) -> float:
 
 def _version(config: Mapping[str, Any]) -> int:
     text = (config.get("metadata") or {}).get(streams.VERSION_KEY, "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
