@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 
+import yaml
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client.configuration import Configuration
 
 from bridge.settings import SettingsError
+
+_UNREADABLE = (config.ConfigException, yaml.YAMLError, OSError, TypeError, AttributeError)
+"""What the library raises; the last two for a file that holds no mapping where one is due."""
 
 
 async def load_configuration() -> Configuration:
@@ -28,7 +32,7 @@ async def load_configuration() -> Configuration:
             await config.load_kube_config(
                 config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration
             )
-    except config.ConfigException as exc:
+    except _UNREADABLE as exc:
         raise SettingsError(
             f"no Kubernetes configuration: {exc}; set KUBECONFIG, or run in a pod"
         ) from exc
