@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from typing import TYPE_CHECKING
 
@@ -49,12 +50,31 @@ def event_manifest(resource: Manifest, change: Transition, identity: str, now: s
 
 
 async def post_events(
-    writer: Writer, resource: Manifest, changes: list[Transition], identity: str, now: str
+    writer: Writer,
+    resource: Manifest,
+    changes: list[Transition],
+    identity: str,
+    now: str,
+    *,
+    once: bool = False,
 ) -> None:
-    """Post an Event per transition; one that cannot be posted is only logged."""
+    """
+    Post an Event per transition; one that cannot be posted is only logged.
+
+    With `once` a second Event of a generation and a reason is not made: its name is taken.
+    """
     namespace = resource["metadata"].get("namespace") or "default"
     for change in changes:
+        manifest = event_manifest(resource, change, identity, now)
+        if once:
+            manifest["metadata"]["name"] = _name_of_generation(resource, change)
         try:
-            await writer.post_event(namespace, event_manifest(resource, change, identity, now))
+            await writer.post_event(namespace, manifest)
         except KubeError as exc:
             log.debug("event not posted", action="event", reason=change.reason, error=str(exc))
+
+
+def _name_of_generation(resource: Manifest, change: Transition) -> str:
+    metadata = resource["metadata"]
+    said = f"{metadata['uid']} {metadata.get('generation')} {change.type} {change.reason}"
+    return f"{metadata['name'][:200]}.{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"

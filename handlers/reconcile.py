@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from bridge.events import ChangeEvent, EventType
-from bridge.kube import Conflict, Kube, NotFound
+from bridge.kube import Conflict, Kube, NotFound, Refused
 from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
@@ -126,7 +126,7 @@ async def _make_match(
         typed = _decode(handler, resource)
         rendering = handler.render(typed, world.facts)
     except TerminalError as exc:
-        await write_status(handler, resource, handler.refused(resource, exc, now), writer, world)
+        await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         return Outcome(result=Result.REFUSED, reason=exc.reason)
 
     making = Making(
@@ -241,6 +241,23 @@ def _has_waited(resource: Manifest, now: str, settings: Settings) -> bool:
     )
     waited = datetime.fromisoformat(now) - datetime.fromisoformat(since)
     return waited.total_seconds() >= settings.not_ready_seconds / 2
+
+
+async def _refuse(
+    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writer, world: World
+) -> None:
+    """
+    Say in the status and in Events that only an edit helps; in Events alone where it must be so.
+
+    An object that was stored before its CRD was as strict as now may take no status: the rules
+    of the schema (CEL) are judged over the whole object, and cannot be evaluated on this one.
+    """
+    try:
+        await write_status(handler, resource, status, writer, world)
+    except Refused as exc:
+        log.warning("status refused", action="status", error=exc.message)
+        changes = transitions(resource.get("status") or {}, status)
+        await post_events(writer, resource, changes, world.identity, now_text(), once=True)
 
 
 async def write_status(
