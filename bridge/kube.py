@@ -25,6 +25,7 @@ from typing import Any
 import aiohttp
 import msgspec
 from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.config import ConfigException
 from msgspec import Struct
 
 from bridge.kube_config import load_configuration, ssl_context
@@ -359,7 +360,7 @@ class Kube:
         """Return the Authorization header, refreshed where the configuration says how."""
         try:
             token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        except OSError as exc:
+        except (OSError, ConfigException) as exc:
             raise Unavailable(0, "NoToken", f"cannot read the token: {_text(exc)}") from exc
         return {"Authorization": token.strip()} if token else {}
 

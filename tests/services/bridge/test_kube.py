@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from kubernetes_asyncio.config import ConfigException
 
 from bridge.kube import (
     AlreadyExists,
@@ -228,6 +229,18 @@ async def test_nobody_at_all_is_a_server_out_of_reach(
         with pytest.raises(Unavailable) as lost:
             await kube.request("GET", "/x")
     assert lost.value.status == 0
+
+
+async def test_a_token_that_cannot_be_read_now_is_no_fault_of_the_object(kube: Kube) -> None:
+    for error in (OSError("rotating"), ConfigException("Token file exists but empty.")):
+
+        def refresh(_: object, error: Exception = error) -> None:
+            raise error
+
+        kube._configuration.refresh_api_key_hook = refresh
+        with pytest.raises(Unavailable) as lost:
+            await kube.request("GET", "/version")
+        assert lost.value.reason == "NoToken"
 
 
 # ---------------------------------------------------------------------------------- configuration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -74,18 +75,24 @@ async def _unnoticed(desk: Desk, manifest: Manifest) -> tuple[int, list[str]]:
     del live["metadata"]["resourceVersion"]  # a controller may be writing, and does not matter
     said = {key: manifest[key] for key in ROOTS if key in manifest}
     said["metadata"] = {"labels": manifest["metadata"]["labels"]}
-    taken, unnoticed = 0, []
-    for steps in _leaves(said):
-        for edit in _edits(live, steps):
+    edits = [(steps, edit) for steps in _leaves(said) for edit in _edits(live, steps)]
+    limit = asyncio.Semaphore(8)
+
+    async def after(edit: Manifest) -> Manifest | None:
+        async with limit:
             try:
-                after = await desk.edited(edit, is_dry=True)
+                return await desk.edited(edit, is_dry=True)
             except Refused:
-                continue  # no such object can be
-            if _at(after, steps) == _at(live, steps):
-                continue  # a default put it back
-            taken += 1
-            if plan.matches(manifest, after):
-                unnoticed.append(dotted(tuple(map(str, steps))))
+                return None  # no such object can be
+
+    taken, unnoticed = 0, []
+    found = await asyncio.gather(*(after(edit) for _, edit in edits))
+    for (steps, _), held in zip(edits, found, strict=True):
+        if held is None or _at(held, steps) == _at(live, steps):
+            continue  # or a default put it back
+        taken += 1
+        if plan.matches(manifest, held):
+            unnoticed.append(dotted(tuple(map(str, steps))))
     return taken, unnoticed
 
 
@@ -167,7 +174,7 @@ async def test_another_choice_of_one_that_must_be_chosen_is_named_as_a_problem(
 ) -> None:
     manifest = a_deployment({"volumes": [{"name": "a", "emptyDir": medium}]})(desk)
     await desk.made(manifest)
-    edited = await desk.patched(manifest, OTHER_VOLUME, by="kubectl-edit")
+    edited = await desk.patched(manifest, OTHER_VOLUME, by="another-operator")
     assert not plan.matches(manifest, edited)
     # Ours comes back beside theirs, which apply leaves alone, and the two exclude each other.
     child = await desk.made(manifest)
