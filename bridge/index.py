@@ -11,10 +11,10 @@ only of objects that references are judged by.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from bridge.digest import ANNOTATION_PREFIX
@@ -37,11 +37,12 @@ class Record(Struct, gc=False):
     """As in manifests."""
     name: str
     uid: str
-    resource_version: str
+    version: int
+    """The resourceVersion; 0 where that is no number."""
     owner: ObjectKey | None
     digest: int
     meta: ObjectMeta | None
-    """Kept where asked; without annotations but ours."""
+    """Kept where asked: what identifies the object, its labels and our annotations."""
 
 
 class _Scoped(Struct):
@@ -74,17 +75,15 @@ class Index:
         if record is None:
             if owner is None and not keep:
                 return None
-            record = Record(
-                scope.kind.kind, meta.name, meta.uid, meta.resource_version, None, digest, None
-            )
+            record = Record(scope.kind.kind, meta.name, meta.uid, version(meta), None, digest, None)
             scoped.records[meta.uid] = record
             before, changed = None, True
         else:
             before, changed = record.owner, record.digest != digest
-            record.resource_version = meta.resource_version
+            record.version = version(meta)
             record.digest = digest
         if keep:
-            record.meta = _kept(meta)
+            record.meta = _kept(meta, record)
         if owner != before:
             self._move(record, owner)
             return tuple(key for key in (owner, before) if key is not None)
@@ -104,7 +103,9 @@ class Index:
 
     def begin_list(self, scope: Scope) -> None:
         """A list begins; one that was cut off before is forgotten."""
-        self._scoped(scope).listing = set()
+        scoped = self._scoped(scope)
+        # Where nothing is known, nothing can be missed: the largest list needs no set of names.
+        scoped.listing = set() if scoped.records else None
 
     def end_list(self, scope: Scope) -> list[Record]:
         """Return the objects that the list did not name, which are forgotten now."""
@@ -131,7 +132,9 @@ class Index:
         what was missed.
         """
         return sorted(
-            self._owned, key=lambda key: max(map(_age, self._owned[key]), default=0), reverse=True
+            self._owned,
+            key=lambda key: max(record.version for record in self._owned[key]),
+            reverse=True,
         )
 
     def knows(self, key: ObjectKey) -> bool:
@@ -173,6 +176,7 @@ class Index:
             return
         siblings = self._owned.get(owner)
         if siblings is None:
+            owner = ObjectKey(owner.kind, sys.intern(owner.namespace), owner.name)
             self._owned[owner] = [record]
         else:
             # One key object per owner, shared by all that it owns.
@@ -189,13 +193,22 @@ class Index:
             del self._owned[record.owner]
 
 
-def _age(record: Record) -> int:
-    version = record.resource_version
-    return int(version) if version.isdecimal() else 0
+def version(meta: ObjectMeta) -> int:
+    """
+    Return the resourceVersion as a number, 0 where it is none.
+
+    Source: Kubernetes API concepts, "Resource versions": comparable as decimals (KEP-5504).
+    """
+    return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
 
 
-def _kept(meta: ObjectMeta) -> ObjectMeta:
-    if not meta.annotations:
-        return meta
-    ours = {k: v for k, v in meta.annotations.items() if k.startswith(ANNOTATION_PREFIX)}
-    return msgspec.structs.replace(meta, annotations=ours or None)
+def _kept(meta: ObjectMeta, record: Record) -> ObjectMeta:
+    """Return what references may be judged by, sharing what the record has already."""
+    ours = {k: v for k, v in (meta.annotations or {}).items() if k.startswith(ANNOTATION_PREFIX)}
+    return ObjectMeta(
+        name=record.name,
+        namespace=sys.intern(meta.namespace or "") or None,
+        uid=record.uid,
+        labels={sys.intern(k): sys.intern(v) for k, v in (meta.labels or {}).items()} or None,
+        annotations=ours or None,
+    )

@@ -29,7 +29,7 @@ from bridge.events import (
     seen_id,
 )
 from bridge.health import Check
-from bridge.index import Index, Record, Scope
+from bridge.index import Index, Record, Scope, version
 from bridge.jetstream import Bus
 from bridge.kube import Kube
 from bridge.objects import Seen
@@ -47,6 +47,8 @@ from crds.kubernetes import CUSTOM_RESOURCE_DEFINITION, ObjectMeta
 
 HINT_BYTES_MAX: Final = 60_000
 """A hint larger than this is cut; a message of the queue holds 64 KiB."""
+_AT_ONCE_MAX: Final = 200
+"""More resources than this hear of one change in turn, so that other changes need not wait."""
 _START_SECONDS: Final = 5.0
 """The first look waits so long for kinds that cannot be listed; the rest must not."""
 _DRAIN_SECONDS: Final = 1.0
@@ -76,6 +78,8 @@ class Relay:
         """Scopes of which it is not known yet what they hold."""
         self._fresh = set(self._watches)
         """Scopes whose next list is their first one, or the first since the kind was absent."""
+        self._absent: set[Scope] = set()
+        """Scopes of kinds that the server does not serve."""
         self._started = asyncio.Event()
         """Set when the first look no longer waits for any scope."""
         self._tasks: asyncio.TaskGroup
@@ -134,8 +138,8 @@ class Relay:
                         self._delete(scope, seen.meta)
                     case ListBegins():
                         self._index.begin_list(scope)
-                    case ListEnds(version):
-                        self._end_list(scope, version)
+                    case ListEnds(listed):
+                        self._end_list(scope, listed)
                     case Absent():
                         self._vanish(scope)
 
@@ -151,7 +155,7 @@ class Relay:
         if keys is None or scope in self._fresh:
             # What the first list of a scope names is looked at when it is complete.
             return
-        rank = _rank(meta.resource_version)
+        rank = version(meta)
         for key in keys:
             identity = seen_id(key, meta.uid, meta.resource_version)
             self._publisher.offer(key, EventType.CHANGED, identity, rank)
@@ -162,30 +166,31 @@ class Relay:
         owners = {self._owners.owner(scope.kind, meta), record.owner if record else None}
         self._tell_deletion(scope, owners, meta)
 
-    def _end_list(self, scope: Scope, version: str) -> None:
+    def _end_list(self, scope: Scope, listed: str) -> None:
         gone = self._index.end_list(scope)
         if scope in self._fresh:
-            self._end_first_list(scope, version)
+            self._end_first_list(scope, listed)
         for record in gone:
-            self._tell_synthetic_deletion(scope, record, version)
+            self._tell_synthetic_deletion(scope, record, listed)
 
     def _vanish(self, scope: Scope) -> None:
         """The server no longer serves the kind, or does not yet."""
         for record in self._index.forget(scope):
-            self._tell_synthetic_deletion(scope, record, record.resource_version)
+            self._tell_synthetic_deletion(scope, record, str(record.version))
         self._fresh.add(scope)
+        self._absent.add(scope)
         self._know(scope)
 
-    def _tell_synthetic_deletion(self, scope: Scope, record: Record, version: str) -> None:
-        """Nobody saw it go: `version` is one at which it did not exist any more."""
+    def _tell_synthetic_deletion(self, scope: Scope, record: Record, gone_at: str) -> None:
+        """Nobody saw it go: `gone_at` is a version at which it did not exist any more."""
         meta = record.meta or ObjectMeta(name=record.name, uid=record.uid)
-        meta = msgspec.structs.replace(meta, resource_version=version)
+        meta = msgspec.structs.replace(meta, resource_version=gone_at)
         self._tell_deletion(scope, {record.owner}, meta)
 
     def _tell_deletion(
         self, scope: Scope, owners: Iterable[ObjectKey | None], meta: ObjectMeta
     ) -> None:
-        rank = _rank(meta.resource_version)
+        rank = version(meta)
         for key in owners:
             if key is not None:
                 identity = deleted_id(key, meta.uid, meta.resource_version)
@@ -194,16 +199,26 @@ class Relay:
 
     def _refer(self, kind: Kind, changed: ObjectMeta, *, deleted: bool = False) -> None:
         """Every resource that refers to the changed object hears of it."""
+        touched = [
+            key
+            for contract in self._contracts
+            for reference in contract.refers
+            if reference.kind == kind
+            for key, resource in self._index.kept(contract.kind)
+            if key is not None and reference.touches(changed, resource)
+        ]
         make_id = deleted_id if deleted else seen_id
-        rank = _rank(changed.resource_version)
-        for contract in self._contracts:
-            for reference in contract.refers:
-                if reference.kind != kind:
-                    continue
-                for key, resource in self._index.kept(contract.kind):
-                    if key is not None and reference.touches(changed, resource):
-                        identity = make_id(key, changed.uid, changed.resource_version)
-                        self._publisher.offer(key, EventType.REFERRED, identity, rank)
+        events = ((key, make_id(key, changed.uid, changed.resource_version)) for key in touched)
+        if len(touched) > _AT_ONCE_MAX:
+            self._tasks.create_task(self._tell_in_turn(events, version(changed)))
+            return
+        for key, identity in events:
+            self._publisher.offer(key, EventType.REFERRED, identity, version(changed))
+
+    async def _tell_in_turn(self, events: Iterable[tuple[ObjectKey, str]], rank: int) -> None:
+        for key, identity in events:
+            await self._pace.next()
+            self._publisher.offer(key, EventType.REFERRED, identity, rank)
 
     def _wake(self, crd_name: str) -> None:
         """The kind of this CRD may be served now."""
@@ -223,15 +238,18 @@ class Relay:
 
     # Looking at everything
 
-    def _end_first_list(self, scope: Scope, version: str) -> None:
+    def _end_first_list(self, scope: Scope, listed: str) -> None:
         self._fresh.discard(scope)
+        if scope in self._absent:
+            # The change of its CRD may have been told before the server served the kind.
+            self._absent.discard(scope)
+            name = scope.kind.crd_name
+            served = ObjectMeta(name=name, uid=name, resource_version=listed)
+            self._refer(CUSTOM_RESOURCE_DEFINITION, served)
         if self._started.is_set():
             # Too late for the look at start: a kind that appeared, or could not be listed.
             keys = self._index.owners_in(scope)
             self._tasks.create_task(self._look(keys, f"listed-{uuid.uuid4().hex}"))
-            name = scope.kind.crd_name
-            served = ObjectMeta(name=name, uid=name, resource_version=version)
-            self._refer(CUSTOM_RESOURCE_DEFINITION, served)
         self._know(scope)
 
     def _know(self, scope: Scope) -> None:
@@ -282,15 +300,6 @@ class Relay:
             if self._index.knows(key):
                 identity = resync_id(key, epoch)
                 self._publisher.offer(key, EventType.RESYNC, identity, RESYNC_RANK)
-
-
-def _rank(resource_version: str) -> int:
-    """
-    Return the version as a number.
-
-    Source: Kubernetes API concepts, "Resource versions": comparable as decimals (KEP-5504).
-    """
-    return int(resource_version) if resource_version.isdecimal() else 0
 
 
 async def _sleep_until(moment: float) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterable
+from typing import Final
 
 from bridge.events import ObjectKey
+
+_SLACK_SECONDS: Final = 0.02
+"""Those who would wait for less pass at once: a wake-up for each costs more than its event."""
 
 
 class Pace:
@@ -21,7 +25,7 @@ class Pace:
         now = asyncio.get_running_loop().time()
         turn = max(now, self._next)
         self._next = turn + self._seconds
-        if turn > now:
+        if turn - now > _SLACK_SECONDS:
             await asyncio.sleep(turn - now)
 
 
