@@ -40,6 +40,10 @@ NOT_OK = 300
 SERVER_ERROR = 500
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 15.0
+RETRY_AFTER_SECONDS_MAX = 30.0
+"""A server, or what stands in front of it, may not park an object for a day."""
+DIGITS_MAX = 9
+"""Of a Retry-After that is read: more would still be more than the maximum."""
 ERROR_TEXT_MAX = 500
 """Characters of a server's message that reach logs and conditions."""
 APPLY = "application/apply-patch+yaml"
@@ -120,7 +124,9 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
     except (msgspec.MsgspecError, RecursionError):
         said = _Status(message=body[:ERROR_TEXT_MAX].decode("utf-8", "replace"))
     message = said.message[:ERROR_TEXT_MAX]
-    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    seconds = None
+    if retry_after and retry_after.isdecimal():
+        seconds = min(float(retry_after[:DIGITS_MAX]), RETRY_AFTER_SECONDS_MAX)
     kind: type[KubeError]
     match status, said.reason:
         case 410, _:

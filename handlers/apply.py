@@ -31,7 +31,7 @@ from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.errors import DependencyDown, GiveBack, settled_as
-from handlers.fields import Dropped, dotted, merged, missing, parse_path, without
+from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_back, without
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
@@ -44,6 +44,9 @@ CONFLICT_RETRIES = 4
 UNKNOWN_FIELDS_MAX = 16
 NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
 """Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
+IMMUTABLE = ("field is immutable", "updates to statefulset spec for fields other than")
+"""Words of the API server's validation for what only a new object can hold."""
+GATEWAY_TIMEOUT = 504
 IN_PARALLEL = 8
 """Children of one resource that are worked on at once."""
 
@@ -58,6 +61,8 @@ class Child(Struct, frozen=True, kw_only=True):
     problem: Problem | None = None
     ignored: tuple[str, ...] = ()
     """Paths that the API server does not know and dropped."""
+    is_left: bool = False
+    """Another operator made it, and it is left as it is."""
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -123,14 +128,14 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
             else:
                 children.append(result)
     if failures:
-        raise min(failures, key=_severity)
+        raise min(failures, key=severity)
     return children
 
 
 async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Child:
     """Return the child, made as rendered unless a Problem keeps it from that."""
     name = plan.child_name(manifest)
-    if name in making.held and not (live is not None and plan.matches(manifest, live)):
+    if _is_held(making, name, manifest, live):
         return Child(name=name, live=live, problem=making.held[name])
     for _ in range(CONFLICT_RETRIES):
         try:
@@ -145,9 +150,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
         except Refused as exc:
             return _refused(name, live, exc)
         except Unavailable as exc:
-            # A 500 is about this object (a webhook that cannot be called, a patch that cannot be
-            # typed); an API server in trouble does not answer, or answers 503.
-            if exc.status != SERVER_ERROR:
+            if not is_of_one_object(exc):
                 raise
             return _refused(name, live, exc)
     raise GiveBack(f"{name.kind}/{name.name} keeps changing", 0.1)
@@ -163,6 +166,25 @@ async def _yield_to_newer(making: Making, lives: Iterable[Manifest | None]) -> N
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
         raise GiveBack(why, making.yield_seconds)
+
+
+def _is_held(making: Making, name: ChildName, manifest: Manifest, live: Manifest | None) -> bool:
+    """Return whether a child was refused and nothing has changed that could help."""
+    if name not in making.held:
+        return False
+    if live is None:
+        return making.held[name].reason != "ImmutableField"
+    return not plan.matches(manifest, live)
+
+
+def is_of_one_object(exc: Unavailable) -> bool:
+    """
+    Return whether a server's failure speaks of the one object that was written.
+
+    A 500 does (a webhook that cannot be called, a patch that cannot be typed), and a 504 (a webhook
+    that is slow). An API server in trouble does not answer, or answers 502 or 503.
+    """
+    return exc.status in (SERVER_ERROR, GATEWAY_TIMEOUT)
 
 
 async def _create(making: Making, name: ChildName, manifest: Manifest) -> Child:
@@ -199,7 +221,15 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
         case Standing.OURS if plan.matches(manifest, live):
             return Child(name=name, live=live, ignored=plan.ignored_fields(live))
         case Standing.OURS | Standing.ORPHAN:
-            pass
+            return await _bring_in_line(making, name, manifest, live)
+
+
+async def _bring_in_line(
+    making: Making, name: ChildName, manifest: Manifest, live: Manifest
+) -> Child:
+    """Make an object that is ours as it is rendered, whoever wrote what of it."""
+    if plan.is_left_as_it_is(live):
+        return Child(name=name, live=live, is_left=True)
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
@@ -208,7 +238,16 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
         live = await making.writer.take_fields(making.kind(name.kind), live, entries)
     remembered = set(plan.empty_fields(live))
     still = [lost for lost in missing(manifest, live) if dotted(lost.path) in remembered]
-    return await _apply(making, name, manifest, live, [lost for lost in still if lost.is_empty])
+    empty = [lost for lost in still if lost.is_empty]
+    try:
+        return await _apply(making, name, manifest, live, empty)
+    except Refused as exc:
+        entries = taken_back(live) if exc.reason == "Invalid" else None
+        if entries is None:
+            raise
+        # A person's edit and our rendering exclude each other, so the edit goes as a whole.
+        live = await making.writer.take_fields(making.kind(name.kind), live, entries)
+        return await _apply(making, name, manifest, live, empty)
 
 
 async def _apply(
@@ -251,12 +290,9 @@ def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:
         reason=exc.reason,
         error=exc.message,
     )
-    reason = "ImmutableField" if "immutable" in exc.message else "Refused"
-    remedy = (
-        "; undo the edit, or delete the object so that it is made anew"
-        if reason == "ImmutableField"
-        else ""
-    )
+    is_immutable = exc.reason == "Invalid" and any(word in exc.message for word in IMMUTABLE)
+    reason = "ImmutableField" if is_immutable else "Refused"
+    remedy = "; undo the edit, or delete the object so that it is made anew" if is_immutable else ""
     return _problem(name, live, reason, f"the API server says: {exc.message}{remedy}")
 
 
@@ -275,7 +311,7 @@ def _refers(manifest: Manifest) -> bool:
     return "roleRef" in manifest or "template" in spec or "leaderWorkerTemplate" in spec
 
 
-def _severity(exc: BaseException) -> int:
+def severity(exc: BaseException) -> int:
     """Order failures so that the one which decides about the message comes first."""
     known = settled_as(exc)
     if isinstance(known, asyncio.CancelledError):

@@ -31,16 +31,17 @@ from handlers.lease import Lease
 from handlers.locks import Turn
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
-from handlers.reconcile import Subject, World, reconcile
+from handlers.reconcile import DUE, Subject, World, reconcile
 from handlers.settle import (
     Circumstances,
     Result,
     Settlement,
+    holds_back,
     settle_conviction,
     settle_error,
     settle_outcome,
 )
-from handlers.state import EMPTY, FailState, load_state, save_state
+from handlers.state import EMPTY, FailState, load_state, save_state, take_back_state
 from handlers.writes import Writer
 
 UNSETTLED_RETRY_SECONDS = 1.0
@@ -87,6 +88,8 @@ class Attempt:
         self._settings = workplace.world.settings
         self._state = EMPTY
         self._is_alone = False
+        self._counted_at = 0
+        """Sequence of the state that counts this run alone."""
         self._subject = Subject()
         self._record: Record = workplace.history.record(delivery.event, handler.renderer)
         self._writer = Writer(
@@ -102,6 +105,9 @@ class Attempt:
         renewing = asyncio.create_task(self._lease.keep(self._settings.lease_renew_seconds))
         try:
             await self._run()
+        except asyncio.CancelledError:
+            await self._return_run()
+            raise
         finally:
             renewing.cancel()
 
@@ -114,8 +120,10 @@ class Attempt:
                 settlement = await self._settled()
                 seconds = time.perf_counter() - started
                 METRICS.reconciled(self._key.kind, settlement.result, settlement.reason, seconds)
-                if settlement.is_dead:
-                    await self._tell_dead(settlement)
+                if settlement.result is Result.QUARANTINED:
+                    await self._tell_quarantined(settlement)
+                if settlement.result is Result.LEASE_LOST:
+                    await self._return_run()
                 await self._carry_out(settlement)
             except (BusError, KubeError) as exc:
                 log.warning("delivery not settled", action="settle", error=str(exc))
@@ -127,16 +135,30 @@ class Attempt:
         """Return what becomes of the message, after a run beside others, or alone."""
         if not (self._lease.predecessor_died or self._state.crashes > 0):
             return await self._reconciled()
+        self._state = await self._present_state()
+        if self._is_held():
+            # Found out before everything else has to wait for it.
+            return Settlement(result=Result.HELD, reason=self._state.error.partition(":")[0])
         await self._turn.alone()
         self._is_alone = True
-        self._state = await self._present_state()
         if self._state.crashes >= self._settings.convict_crashes:
             return settle_conviction(self._circumstances(), self._settings)
         run = self._state.crashes + 1
         counted = msgspec.structs.replace(self._state, crashes=run)
-        await save_state(self._at.bus, self._key, counted)
+        self._counted_at = await save_state(self._at.bus, self._key, counted)
         log.warning("runs alone: its last handler died", action="suspect", run=run)
         return await self._reconciled()
+
+    async def _return_run(self) -> None:
+        """A run alone that its process outlived is no crash, however it was cut."""
+        if self._counted_at:
+            await take_back_state(self._at.bus, self._key, self._state, self._counted_at)
+
+    def _is_held(self) -> bool:
+        if self._delivery.event.type in DUE:
+            return False
+        uid, generation = self._subject.uid, self._subject.generation
+        return holds_back(self._state, uid, generation, time.time())
 
     async def _present_state(self) -> FailState:
         """Return the state of the object as it is now: afresh where it was edited or made anew."""
@@ -197,8 +219,11 @@ class Attempt:
         """State, dead letter and timer are stored before the message is answered."""
         if settlement.state is not None:
             await save_state(self._at.bus, self._key, settlement.state)
-            is_out = settlement.result is not Result.FAILED and not settlement.state.is_quarantined
-            if self._state.is_quarantined and is_out:
+            # Its time of trouble may have been forgotten meanwhile, or begun anew with an edit.
+            has_recovered = self._state != EMPTY and settlement.state == EMPTY
+            if has_recovered or (
+                self._state.is_quarantined and not settlement.state.is_quarantined
+            ):
                 await exhume(self._at.bus, self._key)
         if settlement.timer_seconds is not None:
             await self._arm(settlement.timer_seconds)
@@ -223,11 +248,12 @@ class Attempt:
         )
         await self._at.history.tell(self._key, STARTED, self._record)
 
-    async def _tell_dead(self, settlement: Settlement) -> None:
+    async def _tell_quarantined(self, settlement: Settlement) -> None:
         """Say it in the dead letter, the metric, and in the resource's status and an Event."""
         state = settlement.state or EMPTY
         identity = self._at.history.identity
-        METRICS.count("weir_dead_letters", kind=self._key.kind, reason=settlement.reason)
+        if settlement.is_dead:
+            METRICS.count("weir_dead_letters", kind=self._key.kind, reason=settlement.reason)
         await bury(self._at.bus, self._key, state, settlement.reason, identity)
         await say_quarantined(self._handler, self._key, state, self._writer, self._at.world)
 

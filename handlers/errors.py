@@ -51,6 +51,8 @@ class DependencyDown(ReconcileError):
 
 CONFLICT_RETRY_SECONDS = 0.1
 ACCESS_RETRY_SECONDS = 5.0
+_OUT = (0, 502, 503)
+"""No answer, or one from something in front of a server that is not there."""
 _ACCESS = (401, 403)
 """A token in rotation, a role that is missing or (after a start of the server) not loaded yet."""
 
@@ -62,22 +64,19 @@ def settled_as(exc: BaseException) -> BaseException:
     A 500 that speaks of one typed patch is about one object, and never "the backend is down".
     """
     match exc:
-        case Throttled():
-            return DependencyDown(
-                KUBERNETES, str(exc), after_seconds=exc.retry_after_seconds, is_out=False
-            )
-        case Unavailable():
-            out = exc.status in (0, 502, 503, 504)
-            return DependencyDown(
-                KUBERNETES, str(exc), after_seconds=exc.retry_after_seconds, is_out=out
-            )
         case Conflict():
             return GiveBack(str(exc), CONFLICT_RETRY_SECONDS)
+        case Throttled() | Unavailable():
+            is_out = isinstance(exc, Unavailable) and exc.status in _OUT
+            after = exc.retry_after_seconds
+            return DependencyDown(KUBERNETES, str(exc), after_seconds=after, is_out=is_out)
         case KubeError() if exc.status in _ACCESS:
             # Of our own rights: what a child is refused for never leaves apply.py.
-            return DependencyDown(
-                KUBERNETES, str(exc), after_seconds=ACCESS_RETRY_SECONDS, is_out=False
-            )
+            after = ACCESS_RETRY_SECONDS
+            return DependencyDown(KUBERNETES, str(exc), after_seconds=after, is_out=False)
+        case TimeoutError():
+            # A reconcile does nothing that takes long but wait for the API server.
+            return DependencyDown(KUBERNETES, str(exc), is_out=False)
         case BusError():
             return DependencyDown(NATS, str(exc))
         case _:

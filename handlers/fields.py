@@ -20,6 +20,8 @@ FieldSet: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]
 
 MANAGER = "weir"
+PERSON = "kubectl"
+"""How the managers of kubectl's subcommands begin: kubectl-edit, kubectl-patch, ..."""
 IDENTITY = frozenset({"apiVersion", "kind"})
 """Top-level fields that no manager owns."""
 IDENTITY_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
@@ -118,6 +120,32 @@ def merged(
         fields = union(fields, entry.get("fieldsV1") or {})
     newest = max(ours, key=lambda entry: entry.get("time") or "")
     return [*rest, {**newest, "manager": manager, "operation": "Apply", "fieldsV1": fields}]
+
+
+def taken_back(live: Manifest, manager: str = MANAGER) -> list[dict[str, Any]] | None:
+    """
+    Return `managedFields` with what people own of the spec (through kubectl) in our Apply entry.
+
+    None where they own nothing there. What an edit added beside our fields then goes with the next
+    apply, where together they would be invalid: a `value` beside our `valueFrom`.
+    """
+    taken: FieldSet = {}
+    kept: list[dict[str, Any]] = []
+    ours: dict[str, Any] | None = None
+    for entry in entries_of(live):
+        fields = entry.get("fieldsV1") or {}
+        is_persons = str(entry.get("manager")).startswith(PERSON) and not entry.get("subresource")
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            ours = entry
+        elif is_persons and "f:spec" in fields:
+            taken = union(taken, {"f:spec": fields["f:spec"]})
+            rest = {key: node for key, node in fields.items() if key != "f:spec"}
+            kept += [{**entry, "fieldsV1": rest}] if rest else []
+        else:
+            kept.append(entry)
+    if ours is None or not taken:
+        return None
+    return [*kept, {**ours, "fieldsV1": union(ours.get("fieldsV1") or {}, taken)}]
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from typing import TYPE_CHECKING
 
 from bridge.kube import KubeError
@@ -20,15 +19,23 @@ MESSAGE_LENGTH_MAX = 1024
 log = logger(__name__)
 
 
-def event_manifest(resource: Manifest, change: Transition, identity: str, now: str) -> Manifest:
-    """Return the Event of one transition."""
+def event_manifest(
+    resource: Manifest, change: Transition, identity: str, now: str, *, once: bool = False
+) -> Manifest:
+    """
+    Return the Event of one transition: the same for the same state of the resource.
+
+    With `once` it is the same for the whole generation.
+    """
     metadata = resource["metadata"]
+    state = metadata.get("generation") if once else metadata["resourceVersion"]
+    said = f"{metadata['uid']} {state} {change.type} {change.status} {change.reason}"
+    name = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
     namespace = metadata.get("namespace") or "default"
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{metadata['name'][:200]}.{uuid.uuid4().hex[:16]}"}
-        | {"namespace": namespace},
+        "metadata": {"name": f"{metadata['name'][:200]}.{name}", "namespace": namespace},
         "involvedObject": {
             "apiVersion": resource["apiVersion"],
             "kind": resource["kind"],
@@ -58,23 +65,11 @@ async def post_events(
     *,
     once: bool = False,
 ) -> None:
-    """
-    Post an Event per transition; one that cannot be posted is only logged.
-
-    With `once` a second Event of a generation and a reason is not made: its name is taken.
-    """
+    """Post an Event per transition, unless it was posted; one that is refused is only logged."""
     namespace = resource["metadata"].get("namespace") or "default"
     for change in changes:
-        manifest = event_manifest(resource, change, identity, now)
-        if once:
-            manifest["metadata"]["name"] = _name_of_generation(resource, change)
+        manifest = event_manifest(resource, change, identity, now, once=once)
         try:
             await writer.post_event(namespace, manifest)
         except KubeError as exc:
             log.debug("event not posted", action="event", reason=change.reason, error=str(exc))
-
-
-def _name_of_generation(resource: Manifest, change: Transition) -> str:
-    metadata = resource["metadata"]
-    said = f"{metadata['uid']} {metadata.get('generation')} {change.type} {change.reason}"
-    return f"{metadata['name'][:200]}.{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"

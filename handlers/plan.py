@@ -149,6 +149,16 @@ def is_being_deleted(live: Mapping[str, Any]) -> bool:
     return bool((live.get("metadata") or {}).get("deletionTimestamp"))
 
 
+def is_left_as_it_is(live: Manifest) -> bool:
+    """
+    Return whether a child is another operator's work that this version must not rewrite.
+
+    A broker's pods would restart for the probes and requests that ours has and AMD's operator gives
+    none; taking it over without is a later version's.
+    """
+    return live.get("kind") == "StatefulSet" and not annotation(live, APPLIED)
+
+
 def must_recreate(manifest: Manifest, live: Manifest) -> bool:
     """Return whether only a new object can hold the rendering: a binding's role is immutable."""
     wanted = manifest.get("roleRef")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridge.kube import Conflict, KubeError, NotFound, Refused
+from bridge.kube import Conflict, KubeError, NotFound, Refused, Unavailable
 from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
 from handlers import plan
+from handlers.apply import is_of_one_object, severity
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
@@ -34,8 +35,13 @@ async def prune(
     """
     known = {child.kind.kind for child in making.contract.owns}
     names = plan.stale(wanted, (name for name in candidates if name.kind in known))
-    found = await asyncio.gather(*(_prune_one(making, name) for name in names))
-    return [problem for problem in found if problem is not None]
+    found = await asyncio.gather(
+        *(_prune_one(making, name) for name in names), return_exceptions=True
+    )
+    failures = [result for result in found if isinstance(result, BaseException)]
+    if failures:
+        raise min(failures, key=severity)
+    return [problem for problem in found if isinstance(problem, Problem)]
 
 
 async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
@@ -60,6 +66,8 @@ async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
 
 
 async def _prune_one(making: Making, name: ChildName) -> Problem | None:
+    if name in making.held:
+        return making.held[name] if await making.read(name) is not None else None
     for _ in range(3):
         live = await making.read(name)
         if live is None or not _is_ours_to_delete(making, live):
@@ -70,7 +78,9 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
             return None
         except Conflict:
             continue
-        except Refused as exc:
+        except (Refused, Unavailable) as exc:
+            if isinstance(exc, Unavailable) and not is_of_one_object(exc):
+                raise
             return _kept(name, exc)
         else:
             log.info("child pruned", action="prune", child=f"{name.kind}/{name.name}")

@@ -43,5 +43,5 @@ async def say_quarantined(
                 now=now_text(),
             )
         await write_status(handler, resource, status, writer, world)
-    except (KubeError, ReconcileError) as exc:
+    except (KubeError, ReconcileError, msgspec.MsgspecError, RecursionError) as exc:
         log.warning("quarantine not said in the status", action="quarantine", error=str(exc))

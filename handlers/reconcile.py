@@ -7,6 +7,7 @@ apply -> prune -> status; each step is a file.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime
 from functools import partial
@@ -43,11 +44,16 @@ if TYPE_CHECKING:
     from handlers.state import FailState
     from handlers.writes import Writer
 
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+DUE = (EventType.TIMER, EventType.RETRY)
+"""Events that are tries: back-off and quarantine do not hold them."""
 STATUS_CONFLICT_RETRIES = 3
+UNTIMED_PROBLEMS = ("WaitingForDeletion", "ImmutableField")
+"""Problems that an event ends: time alone does not."""
 COSTLY_PROBLEMS = ("Refused", "ImmutableField", "FieldNotKnown")
 """Problems that the API server told us of by refusing a write."""
-PODS_MAX = 50
-"""Pods of which the reasons are read; one tells what the others would."""
+PODS_MAX = 200
+"""Pods that are not ready, of which the reasons are read; a few tell what the others would."""
 
 log = logger(__name__)
 
@@ -92,12 +98,12 @@ async def reconcile(
             # No finalizer: children go by their owner references, and nothing is created any more.
             return Outcome(result=Result.GONE)
         subject.found(resource)
-        is_due = event.type in (EventType.TIMER, EventType.RETRY)
-        if not is_due and holds_back(state, subject.uid, subject.generation, time.time()):
+        if event.type not in DUE and holds_back(
+            state, subject.uid, subject.generation, time.time()
+        ):
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
         try:
-            held = held_children(state, subject.uid, subject.generation, time.time())
-            return await _make_match(event, handler, resource, held, writer, world)
+            return await _make_match(event, handler, resource, state, writer, world)
         except (Conflict, NotFound) as exc:
             # It was edited, or is gone: what was read is no base for a write.
             log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
@@ -105,23 +111,32 @@ async def reconcile(
 
 
 async def _read(event: ChangeEvent, handler: AnyHandler, world: World) -> Manifest | None:
-    key = event.key
-    data = await world.kube.get(handler.contract.kind, key.namespace, key.name)
+    """Return the resource, without spec and status where those cannot be decoded."""
+    key, kind = event.key, handler.contract.kind
+    data = await world.kube.get(kind, key.namespace, key.name)
     if data is None:
         return None
-    resource: Manifest = msgspec.json.decode(data)
-    return resource
+    with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+        whole: Manifest = msgspec.json.decode(data)
+        return whole
+    path = kind.path(key.namespace, key.name)
+    data = await world.kube.request("GET", path, accept=METADATA)
+    metadata = msgspec.json.decode(data)["metadata"]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 async def _make_match(
     event: ChangeEvent,
     handler: AnyHandler,
     resource: Manifest,
-    held: dict[ChildName, Problem],
+    state: FailState,
     writer: Writer,
     world: World,
 ) -> Outcome:
-    now = now_text()
+    metadata = resource["metadata"]
+    # What cannot be read has a status that cannot be read: the same is written each time.
+    now = now_text() if "spec" in resource else metadata["creationTimestamp"]
+    held = held_children(state, metadata["uid"], metadata.get("generation", 0), time.time())
     try:
         typed = _decode(handler, resource)
         rendering = handler.render(typed, world.facts)
@@ -145,7 +160,7 @@ async def _make_match(
     problems += await prune(
         making,
         (*(child.name for child in children), *rendering.keep),
-        await _candidates(event, handler, typed, making),
+        await _candidates(event, handler, typed, state, making),
     )
     notices = (*rendering.notices, *_notices(children))
     observation = Observation(
@@ -160,6 +175,10 @@ async def _make_match(
 
 
 def _decode(handler: AnyHandler, resource: Manifest) -> Any:
+    if "spec" not in resource:
+        raise TerminalError(
+            "InvalidSpec", "the resource has no spec that can be decoded; is it nested too deeply?"
+        )
     try:
         return msgspec.convert(resource, handler.contract.resource, strict=True)
     except (msgspec.ValidationError, RecursionError) as exc:
@@ -169,14 +188,16 @@ def _decode(handler: AnyHandler, resource: Manifest) -> Any:
 
 
 async def _candidates(
-    event: ChangeEvent, handler: AnyHandler, typed: Any, making: Making
+    event: ChangeEvent, handler: AnyHandler, typed: Any, state: FailState, making: Making
 ) -> set[ChildName]:
     """
     Return where stale children may be: the hint; after an edit also what the last status names.
 
-    In a resync a LIST says it, whatever the bridge and the status have missed.
+    A timer brings no hint, so what could not be deleted the last time is looked for again. In a
+    resync a LIST says it, whatever the bridge and the status have missed.
     """
     candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
+    candidates.update(problem.child for problem in state.refused)
     observed = (making.owner.get("status") or {}).get("observedGeneration")
     if not making.is_birth and observed != making.owner["metadata"].get("generation"):
         candidates.update(handler.recorded(typed))
@@ -196,7 +217,17 @@ def _notices(children: list[Child]) -> tuple[Notice, ...]:
         for child in children
         if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
     ]
+    left = [f"{child.name.kind} {child.name.name}" for child in children if child.is_left]
     notices = []
+    if left:
+        notices.append(
+            Notice(
+                reason="NotServedYet",
+                message="taking over what another operator made without a restart is not served "
+                "by this version yet, so it is left as it is: " + ", ".join(left),
+                degraded=False,
+            )
+        )
     if unknown:
         notices.append(
             Notice(
@@ -225,8 +256,13 @@ async def _status(
     data = await world.kube.list_objects(
         POD, resource["metadata"]["namespace"], label_selector=handler.pod_selector(typed)
     )
-    pods = tuple((msgspec.json.decode(data).get("items") or ())[:PODS_MAX])
-    return handler.status(typed, msgspec.structs.replace(observation, pods=pods))
+    pods = [pod for pod in msgspec.json.decode(data).get("items") or () if not _is_well(pod)]
+    return handler.status(typed, msgspec.structs.replace(observation, pods=tuple(pods[:PODS_MAX])))
+
+
+def _is_well(pod: Manifest) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _has_waited(resource: Manifest, now: str, settings: Settings) -> bool:
@@ -267,21 +303,21 @@ async def write_status(
     before = resource.get("status") or {}
     if status == before:
         return
-    changes = transitions(before, status)
+    # Events first, the status very last: cut in between, the transition is still to be told, and an
+    # Event of the same transition has the same name.
+    await post_events(writer, resource, transitions(before, status), world.identity, now_text())
     await writer.put_status(handler.contract.kind, resource, status)
-    await post_events(writer, resource, changes, world.identity, now_text())
 
 
 def _outcome(
     status: Manifest, problems: list[Problem], writer: Writer, settings: Settings
 ) -> Outcome:
-    by_themselves = [p for p in problems if p.reason != "WaitingForDeletion"]
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
         reason=problems[0].reason if problems else "",
         requeue_seconds=None if is_ready(status) else settings.not_ready_seconds,
-        has_problems=bool(by_themselves),
-        refused=tuple(p for p in by_themselves if p.reason in COSTLY_PROBLEMS),
+        has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
+        refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
 
 

@@ -89,7 +89,7 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
     if outcome.result is Result.HELD:
         back = found.state if found.is_alone else None
         return Settlement(result=outcome.result, reason=outcome.reason, state=back)
-    if outcome.has_problems:
+    if outcome.has_problems or outcome.refused:
         return _child_refused(outcome, found, settings)
     return Settlement(
         result=outcome.result,
@@ -105,7 +105,8 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
     back = found.state if found.is_alone else None
     match known:
         case LeaseLost():
-            # Nothing is stored: the object may be another's by now.
+            # Nothing is stored: the object may be another's by now (attempt.py takes the count of a
+            # run alone back where it still can).
             return Settlement(
                 result=Result.LEASE_LOST,
                 reason="LeaseLost",
@@ -183,7 +184,7 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
             refused=outcome.refused,
             refused_until=refused_until,
         ),
-        timer_seconds=wait,
+        timer_seconds=wait if outcome.has_problems else outcome.requeue_seconds,
     )
 
 
@@ -221,10 +222,19 @@ def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settle
 def held_children(
     state: FailState, uid: str, generation: int, now: float
 ) -> dict[ChildName, Problem]:
-    """Return the children that were refused a moment ago, and are not tried again yet."""
-    if not state.concerns(uid, generation) or now >= state.refused_until:
+    """
+    Return the children that were refused, and are not tried again yet.
+
+    What is immutable stays refused until an edit, or until the child is deleted.
+    """
+    if not state.concerns(uid, generation):
         return {}
-    return {problem.child: problem for problem in state.refused}
+    is_early = now < state.refused_until
+    return {
+        problem.child: problem
+        for problem in state.refused
+        if is_early or problem.reason == "ImmutableField"
+    }
 
 
 def holds_back(state: FailState, uid: str, generation: int, now: float) -> bool:

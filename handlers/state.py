@@ -6,13 +6,14 @@ Nothing that only stands here may matter for long: a wiped stream costs a few tr
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import msgspec
 from msgspec import Struct
 
 from bridge.events import STATE_SUBJECT, ObjectKey
-from bridge.jetstream import Bus, StreamMissing
+from bridge.jetstream import Bus, BusError, StreamMissing
 from bridge.streams import STATE
 from handlers.handler import Problem
 
@@ -65,14 +66,27 @@ async def load_state(bus: Bus, key: ObjectKey) -> FailState:
         return EMPTY
 
 
-async def save_state(bus: Bus, key: ObjectKey, state: FailState) -> None:
-    """Remember a state, or forget the object when it is EMPTY."""
+async def save_state(bus: Bus, key: ObjectKey, state: FailState) -> int:
+    """Remember a state and return its sequence, or forget the object when it is EMPTY."""
     subject = f"{STATE_SUBJECT}.{key.token}"
     if state == EMPTY:
         await bus.purge(STATE, subject)
-        return
+        return 0
     headers = {"Nats-TTL": ttl(STATE_TTL_SECONDS)}
-    await bus.publish(subject, msgspec.json.encode(state), headers=headers)
+    ack = await bus.publish(subject, msgspec.json.encode(state), headers=headers)
+    return ack.seq
+
+
+async def take_back_state(bus: Bus, key: ObjectKey, state: FailState, sequence: int) -> None:
+    """Put a state in place of the one of that sequence, unless another was stored since."""
+    headers = {"Nats-TTL": ttl(STATE_TTL_SECONDS)}
+    with contextlib.suppress(BusError):
+        await bus.publish(
+            f"{STATE_SUBJECT}.{key.token}",
+            msgspec.json.encode(state),
+            headers=headers,
+            expect_last_subject_sequence=sequence,
+        )
 
 
 def ttl(seconds: float) -> str:

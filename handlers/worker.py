@@ -129,6 +129,11 @@ class Worker:
     async def _handle(self, delivery: Delivery) -> None:
         """Settle one delivery, whatever happens."""
         key = delivery.key
+        handler = self._handlers.get(key.kind)
+        if handler is None:
+            # A newer version's kind: its handlers share our consumer, and will meet the message.
+            await delivery.give_back(self._settings.other_renderer_seconds)
+            return
         with bound(kind=key.kind, namespace=key.namespace, name=key.name):
             async with AsyncExitStack() as held:
                 await held.enter_async_context(self._beating(delivery))
@@ -145,7 +150,6 @@ class Worker:
                     log.debug("no lease", action="lease", error=str(exc))
                     await delivery.give_back(UNSETTLED_RETRY_SECONDS)
                     return
-                handler = self._handlers[key.kind]
                 attempt = Attempt(delivery, lease, turn, handler, self._workplace)
                 try:
                     await attempt.run()

@@ -39,13 +39,28 @@ def test_a_transition_that_a_person_should_look_at_is_a_warning() -> None:
     assert event_manifest(a_resource(), a_transition(warning=True), "me", NOW)["type"] == "Warning"
 
 
-def test_two_events_never_share_a_name_and_no_name_is_too_long() -> None:
+def test_a_transition_of_one_state_has_one_event_and_the_next_state_another() -> None:
+    """So that a look which was cut before its status was written tells nothing twice."""
     resource = a_resource(name="x" * 253)
-    names = {
-        event_manifest(resource, a_transition(), "me", NOW)["metadata"]["name"] for _ in range(50)
+    first, again = (event_manifest(resource, a_transition(), "me", NOW) for _ in range(2))
+    assert first["metadata"]["name"] == again["metadata"]["name"]
+    assert len(first["metadata"]["name"]) <= 253
+    resource["metadata"]["resourceVersion"] += "1"
+    later = event_manifest(resource, a_transition(), "me", NOW)
+    assert later["metadata"]["name"] != first["metadata"]["name"]
+
+
+def test_an_event_that_is_told_once_is_the_same_for_a_whole_generation() -> None:
+    resource = a_resource()
+    first = event_manifest(resource, a_transition(), "me", NOW, once=True)
+    resource["metadata"]["resourceVersion"] += "1"
+    assert event_manifest(resource, a_transition(), "me", NOW, once=True) == {
+        **first,
+        "involvedObject": {
+            **first["involvedObject"],
+            "resourceVersion": resource["metadata"]["resourceVersion"],
+        },
     }
-    assert len(names) == 50
-    assert all(len(name) <= 253 for name in names)
 
 
 def test_words_and_identity_are_bounded_as_the_server_asks() -> None:

@@ -103,6 +103,7 @@ UNCOUNTED: dict[str, tuple[Exception, Result]] = {
     "a 429": (Throttled(429, "TooManyRequests", "x", 7.0), Result.DEPENDENCY_DOWN),
     "a token in rotation": (Refused(401, "Unauthorized", "x"), Result.DEPENDENCY_DOWN),
     "a role not loaded": (Refused(403, "Forbidden", "x"), Result.DEPENDENCY_DOWN),
+    "a cut after too long": (TimeoutError("not done in 120 s"), Result.DEPENDENCY_DOWN),
     "NATS away": (BusUnavailable("x"), Result.DEPENDENCY_DOWN),
     "a stream away": (StreamMissing("x"), Result.DEPENDENCY_DOWN),
     "a stream written by another": (WrongSequence("x"), Result.DEPENDENCY_DOWN),
@@ -110,7 +111,6 @@ UNCOUNTED: dict[str, tuple[Exception, Result]] = {
 }
 COUNTED: dict[str, Exception] = {
     "a bug": ZeroDivisionError("x"),
-    "a cut after too long": TimeoutError("not done in 120 s"),
     "a refusal of the status": Refused(422, "Invalid", "x"),
     "an object that was there": AlreadyExists(409, "AlreadyExists", "x"),
     "an object that was not there": NotFound(404, "NotFound", "x"),
