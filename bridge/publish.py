@@ -106,6 +106,7 @@ class Publisher:
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._landed = asyncio.Event()
         self._window = asyncio.Semaphore(WINDOW)
         self._overflowed = False
         self._down_since = 0.0
@@ -140,6 +141,12 @@ class Publisher:
             default=None,
         )
         return 0.0 if oldest is None else max(0.0, time.time() - oldest)
+
+    async def room(self) -> None:
+        """An event offered now, at once, is remembered."""
+        while self.pending >= self._pending_max:
+            self._landed.clear()
+            await self._landed.wait()
 
     def take_overflow(self) -> bool:
         """Return whether an event was not remembered since the last call."""
@@ -183,6 +190,7 @@ class Publisher:
             self._succeed()
         finally:
             del self._flying[key]
+            self._landed.set()
             self._window.release()
             if key in self._waiting:
                 self._make_ready(key)

@@ -218,6 +218,7 @@ class Relay:
     async def _tell_in_turn(self, events: Iterable[tuple[ObjectKey, str]], rank: int) -> None:
         for key, identity in events:
             await self._pace.next()
+            await self._publisher.room()
             self._publisher.offer(key, EventType.REFERRED, identity, rank)
 
     def _wake(self, crd_name: str) -> None:
@@ -297,6 +298,8 @@ class Relay:
         """Every key that is still known is published once per epoch, not all at once."""
         for key in keys:
             await self._pace.next()
+            # A look that overflows would order the next one, for ever.
+            await self._publisher.room()
             if self._index.knows(key):
                 identity = resync_id(key, epoch)
                 self._publisher.offer(key, EventType.RESYNC, identity, RESYNC_RANK)

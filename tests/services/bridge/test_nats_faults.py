@@ -32,6 +32,7 @@ async def test_changes_made_while_nats_is_away_arrive_when_it_is_back(
         await ready(relay)
         await eventually(lambda: taken.names(EventType.RESYNC) == names)
         taken.events.clear()
+        caplog.clear()
         caplog.set_level("INFO", "weir.publish")
 
         nats_server.stop()
