@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bridge.jetstream import BusError, BusUnavailable, StreamMissing, WrongSequence
-from bridge.kube import (
+from bridge.kube_errors import (
     AlreadyExists,
     Conflict,
     Gone,
@@ -107,6 +107,7 @@ UNCOUNTED: dict[str, tuple[Exception, Result]] = {
     "NATS away": (BusUnavailable("x"), Result.DEPENDENCY_DOWN),
     "a stream away": (StreamMissing("x"), Result.DEPENDENCY_DOWN),
     "a stream written by another": (WrongSequence("x"), Result.DEPENDENCY_DOWN),
+    "a cut after too long": (TimeoutError("not done in 120 s"), Result.DEPENDENCY_DOWN),
     "an error of the bus": (BusError("x"), Result.DEPENDENCY_DOWN),
 }
 COUNTED: dict[str, Exception] = {
