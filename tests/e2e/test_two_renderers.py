@@ -32,7 +32,7 @@ HASTY: Mapping[str, Setting] = {
     "other_renderer_seconds": 0.3,
 }
 """Every resource is looked at every 2 s, by whichever release gets the message."""
-LOOKS = 3
+LOOKS = 2
 
 
 class Upgrade:
