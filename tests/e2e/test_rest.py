@@ -26,7 +26,7 @@ RESYNCS = 2
 async def test_200_ready_resources_looked_at_twice_cost_no_write_and_no_outcome(
     fresh_control_plane: ControlPlane, namespace: str, weir: Weir
 ) -> None:
-    await _assert_quiet(fresh_control_plane, namespace, weir, 200, resync_seconds=10)
+    await _assert_quiet(fresh_control_plane, namespace, weir, 200, resync_seconds=6)
 
 
 @pytest.mark.soak
