@@ -265,11 +265,13 @@ class Bus:
             verb = f"STREAM.UPDATE.{name}"
         try:
             await self.api(verb, body)
-        except BusUnavailable:
+        except BusUnavailable as exc:
             # Another process may have made it between the look and the create.
             said = await self.api(f"{what}.INFO.{name}")
             if said is None:
                 raise
+            if _version(said["config"]) < _version(config):
+                log.warning("cannot be changed", action="declare", name=name, error=str(exc))
             return
         log.info("declared", action="declare", what=what.lower(), name=name)
 

@@ -3,20 +3,12 @@ A thin client of the Kubernetes API: bytes in, bytes out, every answer a value o
 
 kubernetes-asyncio reads the configuration and refreshes credentials; requests go through our own
 aiohttp session (its `call_api` stops at 1,700 requests a second).
-
-    KubeError                 any answer that is not the one asked for
-    +-- Gone                  410: the resourceVersion or continue token is too old
-    +-- Conflict              409: a precondition (uid, resourceVersion) does not hold
-    +-- AlreadyExists         409: a create met an object of that name
-    +-- NotFound              404
-    +-- Refused               other 4xx: this request will not be served as it stands
-    +-- Throttled             429: come back after retry_after_seconds
-    +-- Unavailable           5xx, connection loss, time-out: the server itself is in trouble
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,10 +18,10 @@ import aiohttp
 import msgspec
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import ConfigException
-from msgspec import Struct
 
 from bridge.kube_config import load_configuration, ssl_context
-from bridge.settings import Settings
+from bridge.kube_errors import ERROR_TEXT_MAX, NotFound, Unavailable, error_of
+from bridge.settings import Settings, SettingsError
 from bridge.telemetry import METRICS
 from crds.kind import Kind
 from crds.kubernetes import Manifest
@@ -37,114 +29,14 @@ from crds.kubernetes import Manifest
 VERSION = "0.1.0"
 FIELD_MANAGER = "weir"
 NOT_OK = 300
-SERVER_ERROR = 500
+UNAUTHORIZED = 401
+RENEW_SECONDS = 10.0
+"""Credentials that were refused are read again, no more often than this."""
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 15.0
-RETRY_AFTER_SECONDS_MAX = 30.0
-"""A server, or what stands in front of it, may not park an object for a day."""
-DIGITS_MAX = 9
-"""Of a Retry-After that is read: more would still be more than the maximum."""
-ERROR_TEXT_MAX = 500
-"""Characters of a server's message that reach logs and conditions."""
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
-
-
-class KubeError(Exception):
-    """An answer that is not the one asked for."""
-
-    def __init__(
-        self,
-        status: int,
-        reason: str,
-        message: str,
-        retry_after_seconds: float | None = None,
-        causes: tuple[str, ...] = (),
-    ) -> None:
-        """Take what the server's `Status` object says; status 0 is no answer at all."""
-        super().__init__(f"{status} {reason}: {message}" if status else f"{reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.retry_after_seconds = retry_after_seconds
-        self.causes = causes
-        """Reasons of `details.causes`, such as NamespaceTerminating."""
-
-
-class Gone(KubeError):
-    """The resourceVersion or the continue token is too old."""
-
-
-class Conflict(KubeError):
-    """A precondition does not hold: the object changed, or is another one of that name."""
-
-
-class AlreadyExists(KubeError):
-    """A create met an object of that name."""
-
-
-class NotFound(KubeError):
-    """There is no such object, or no such kind."""
-
-
-class Refused(KubeError):
-    """The server will not serve this request as it stands."""
-
-
-class Throttled(KubeError):
-    """The server asks for patience."""
-
-
-class Unavailable(KubeError):
-    """The server is in trouble or out of reach."""
-
-
-class _Cause(Struct):
-    reason: str = ""
-
-
-class _Details(Struct):
-    causes: list[_Cause] | None = None
-
-
-class _Status(Struct):
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
-
-
-_status = msgspec.json.Decoder(_Status)
-
-
-def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeError:
-    """Return the error of an HTTP answer or of an ERROR line in a watch."""
-    try:
-        said = _status.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
-        said = _Status(message=body[:ERROR_TEXT_MAX].decode("utf-8", "replace"))
-    message = said.message[:ERROR_TEXT_MAX]
-    seconds = None
-    if retry_after and retry_after.isdecimal():
-        seconds = min(float(retry_after[:DIGITS_MAX]), RETRY_AFTER_SECONDS_MAX)
-    kind: type[KubeError]
-    match status, said.reason:
-        case 410, _:
-            kind = Gone
-        case 409, "AlreadyExists":
-            kind = AlreadyExists
-        case 409, _:
-            kind = Conflict
-        case 404, _:
-            kind = NotFound
-        case 429, _:
-            kind = Throttled
-        case _ if status >= SERVER_ERROR:
-            kind = Unavailable
-        case _:
-            kind = Refused
-    causes = tuple(cause.reason for cause in (said.details and said.details.causes) or ())
-    return kind(status, said.reason or f"HTTP{status}", message, seconds, causes)
 
 
 class Kube:
@@ -161,6 +53,7 @@ class Kube:
             auto_decompress=True,
         )
         self.user_agent = user_agent
+        self._renewed_at = float("-inf")
 
     async def close(self) -> None:
         """Close every connection."""
@@ -202,6 +95,7 @@ class Kube:
         finally:
             METRICS.api_call(method, code, time.perf_counter() - started)
         if response.status >= NOT_OK:
+            await self._renew_credentials(response.status)
             raise error_of(response.status, data, response.headers.get("Retry-After"))
         return data
 
@@ -231,6 +125,7 @@ class Kube:
                 code = str(response.status)
                 if response.status >= NOT_OK:
                     body = await response.read()
+                    await self._renew_credentials(response.status)
                     raise error_of(response.status, body, response.headers.get("Retry-After"))
                 tail = b""
                 async for chunk in response.content.iter_any():
@@ -361,6 +256,20 @@ class Kube:
             content_type=JSON,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
         )
+
+    async def _renew_credentials(self, status: int) -> None:
+        """
+        Read the configuration again where the server takes our credentials no more.
+
+        kubernetes-asyncio refreshes a service account's token; what a kubeconfig has from a program
+        or a provider it reads once.
+        """
+        now = time.monotonic()
+        if status != UNAUTHORIZED or now < self._renewed_at + RENEW_SECONDS:
+            return
+        self._renewed_at = now
+        with contextlib.suppress(SettingsError):
+            self._configuration = await load_configuration()
 
     async def _authorization(self) -> dict[str, str]:
         """Return the Authorization header, refreshed where the configuration says how."""

@@ -28,7 +28,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from bridge.kube import Gone, Kube, KubeError, NotFound, Refused, Throttled, Unavailable, error_of
+from bridge.kube import Kube
+from bridge.kube_errors import Gone, KubeError, NotFound, Refused, Throttled, Unavailable, error_of
 from bridge.objects import Line, Seen, read_line, read_object, read_page
 from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from bridge.kube import (
+from bridge.kube import Kube
+from bridge.kube_errors import (
     SERVER_ERROR,
     AlreadyExists,
     Conflict,
-    Kube,
     KubeError,
     NotFound,
     Refused,

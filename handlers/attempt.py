@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind
 
 from bridge.events import TIMER_SUBJECT, WORK_SUBJECT, EventType
 from bridge.jetstream import Bus, BusError
-from bridge.kube import KubeError
+from bridge.kube_errors import KubeError
 from bridge.telemetry import METRICS, fail_span, logger, span
 from crds.kubernetes import ObjectMeta
 from handlers.breaker import Breaker

@@ -13,7 +13,7 @@ Anything else is a failure of our own: counted, retried with back-off, quarantin
 from __future__ import annotations
 
 from bridge.jetstream import BusError
-from bridge.kube import Conflict, KubeError, Throttled, Unavailable
+from bridge.kube_errors import Conflict, KubeError, Throttled, Unavailable
 
 KUBERNETES = "kubernetes"
 NATS = "nats"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from bridge.kube import KubeError
+from bridge.kube_errors import KubeError
 from bridge.telemetry import logger
 
 if TYPE_CHECKING:

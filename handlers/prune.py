@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridge.kube import Conflict, KubeError, NotFound, Refused, Unavailable
+from bridge.kube_errors import Conflict, KubeError, NotFound, Refused, Unavailable
 from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
 from handlers import plan

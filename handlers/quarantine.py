@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridge.kube import KubeError
+from bridge.kube_errors import KubeError
 from bridge.telemetry import logger
 from handlers.conditions import DEGRADED, READY, Judgement, Reason, with_condition
 from handlers.errors import ReconcileError

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from bridge.events import ChangeEvent, EventType
-from bridge.kube import Conflict, Kube, NotFound, Refused
+from bridge.kube import Kube
+from bridge.kube_errors import Conflict, NotFound, Refused
 from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest

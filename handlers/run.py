@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import socket
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-import msgspec
 import uvloop
 
 from bridge import telemetry
 from bridge.health import Check, serve_health
 from bridge.jetstream import Bus, BusError, BusUnavailable, connect_nats
-from bridge.kube import Kube, KubeError, Unavailable, connect_kube
+from bridge.kube import Kube, connect_kube
+from bridge.kube_errors import KubeError, Unavailable
 from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from handlers.breaker import Breaker
@@ -34,8 +31,8 @@ from handlers.renderers import keep_marked, newest_renderer
 from handlers.worker import Worker
 
 COMPONENT = "handlers"
-STOP_GRACE_SECONDS = 4.0
-"""After the reconciles ended or were cut, connections have so long to close."""
+STOP_GRACE_SECONDS = 2.0
+"""After the reconciles ended or were cut, they have so long to settle."""
 STREAM_MISSES_MAX = 3
 """So many failed looks at the queue in a row make the process not ready."""
 
@@ -44,21 +41,12 @@ log = logger(__name__)
 
 def run_handlers(settings: Settings, handlers: tuple[AnyHandler, ...]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
-    settings = with_identity(settings)
     telemetry.set_up(COMPONENT, settings)
     try:
         uvloop.run(_serve(settings, handlers))
     finally:
         telemetry.shut_down()
     return 0
-
-
-def with_identity(settings: Settings) -> Settings:
-    """Return settings whose identity is given, or the host's name and something of our own."""
-    if settings.identity:
-        return settings
-    name = os.environ.get("POD_NAME") or socket.gethostname()
-    return msgspec.structs.replace(settings, identity=f"{name}-{uuid.uuid4().hex[:8]}")
 
 
 async def _serve(settings: Settings, handlers: tuple[AnyHandler, ...]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from types import TracebackType
 
 from bridge.jetstream import Bus, BusError
 from bridge.telemetry import bound, logger
@@ -22,6 +24,8 @@ from handlers.locks import KeyLocks, Solitude
 from handlers.queue import Delivery, Pull
 from handlers.reconcile import World
 
+CUT_SECONDS = 1.0
+"""A reconcile that is cut has so long to come to its next write and give its message back."""
 TAKE_SECONDS = 1.0
 """How long a worker waits for a message before it looks around."""
 
@@ -120,7 +124,7 @@ class Worker:
         self._is_cut = True
         if late:
             log.warning("reconciles are cut", action="stop", count=len(late))
-            await asyncio.wait(late, timeout=self._settings.write_timeout_seconds / 2)
+            await asyncio.wait(late, timeout=CUT_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -136,6 +140,7 @@ class Worker:
             return
         with bound(kind=key.kind, namespace=key.namespace, name=key.name):
             async with AsyncExitStack() as held:
+                held.push_async_exit(partial(_give_back_when_cut, delivery))
                 await held.enter_async_context(self._beating(delivery))
                 await held.enter_async_context(self._locks.held(key))
                 # Its turn first: what waits here when the process dies holds no lease, so it was
@@ -153,9 +158,6 @@ class Worker:
                 attempt = Attempt(delivery, lease, turn, handler, self._workplace)
                 try:
                     await attempt.run()
-                except asyncio.CancelledError:
-                    await delivery.give_back(0)
-                    raise
                 finally:
                     await self._leases.release(lease)
 
@@ -177,3 +179,14 @@ class Worker:
     def _conflict_seconds(self, delivered: int) -> float:
         doubled = self._settings.conflict_backoff_seconds * 2.0 ** min(delivered - 1, 20)
         return min(self._settings.conflict_backoff_max_seconds, doubled)
+
+
+async def _give_back_when_cut(
+    delivery: Delivery,
+    _: type[BaseException] | None,
+    exc: BaseException | None,
+    __: TracebackType | None,
+) -> None:
+    """A delivery whose task is cancelled, wherever it waited, is another's at once."""
+    if isinstance(exc, asyncio.CancelledError):
+        await delivery.give_back(0)

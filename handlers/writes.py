@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from bridge.kube import Kube, Throttled
+from bridge.kube import Kube
+from bridge.kube_errors import Throttled
 from bridge.telemetry import span
 from crds.kind import Kind
 from crds.kubernetes import EVENT, Manifest

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
+import uuid
 from collections.abc import Iterable
+
+import msgspec
 
 from bridge.settings import Settings, read_settings, variable
 
@@ -30,10 +34,18 @@ def add_settings(
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Return the settings of flags and environment; raise SettingsError for a bad one."""
+    """
+    Return the settings of flags and environment; raise SettingsError for a bad one.
+
+    A process without a name gets the pod's or the host's, and something of its own.
+    """
     flags = {
         field: value
         for field in Settings.__struct_fields__
         if (value := getattr(arguments, f"setting_{field}", None)) is not None
     }
-    return read_settings(os.environ, flags)
+    settings = read_settings(os.environ, flags)
+    if settings.identity:
+        return settings
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    return msgspec.structs.replace(settings, identity=f"{name}-{uuid.uuid4().hex[:8]}")

@@ -12,16 +12,15 @@ from typing import Any, Self
 import pytest
 from kubernetes_asyncio.config import ConfigException
 
-from bridge.kube import (
+from bridge.kube import Kube, connect_kube
+from bridge.kube_errors import (
     AlreadyExists,
     Conflict,
     Gone,
-    Kube,
     NotFound,
     Refused,
     Throttled,
     Unavailable,
-    connect_kube,
 )
 from bridge.settings import Settings, SettingsError
 from crds.kind import Kind

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from bridge.events import EventType
-from bridge.kube import NotFound
+from bridge.kube_errors import NotFound
 from crds.kubernetes import CUSTOM_RESOURCE_DEFINITION, LEADER_WORKER_SET, SERVICE
 from handlers.cli.devstack import access
 from handlers.cli.devstack.control_plane import ControlPlane

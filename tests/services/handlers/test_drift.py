@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.kube import Refused
+from bridge.kube_errors import Refused
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.fields import dotted

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from bridge.kube import Conflict, NotFound
+from bridge.kube_errors import Conflict, NotFound
 from handlers import plan
 from handlers.conditions import Transition
 from handlers.errors import GiveBack, LeaseLost

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.kube import (
+from bridge.kube_errors import (
     ERROR_TEXT_MAX,
     AlreadyExists,
     Conflict,

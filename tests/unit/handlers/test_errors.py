@@ -8,9 +8,9 @@ from typing import TypeVar
 import pytest
 
 import bridge.jetstream
-import bridge.kube
+import bridge.kube_errors
 from bridge.jetstream import BusError, BusUnavailable
-from bridge.kube import Conflict, KubeError, Refused, Throttled, Unavailable
+from bridge.kube_errors import Conflict, KubeError, Refused, Throttled, Unavailable
 from handlers.errors import KUBERNETES, NATS, DependencyDown, GiveBack, LeaseLost, settled_as
 
 E = TypeVar("E", bound=Exception)
@@ -89,6 +89,6 @@ def test_what_has_its_class_already_keeps_it(error: BaseException) -> None:
 def test_no_error_of_an_edge_is_an_error_of_another() -> None:
     for cls in (*subclasses(KubeError), *subclasses(BusError)):
         assert not issubclass(cls, OSError)
-        assert cls.__module__ in {bridge.kube.__name__, bridge.jetstream.__name__}
+        assert cls.__module__ in {bridge.kube_errors.__name__, bridge.jetstream.__name__}
     assert not issubclass(BusUnavailable, KubeError)
     assert not issubclass(Conflict, BusError)

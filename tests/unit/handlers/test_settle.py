@@ -107,7 +107,6 @@ UNCOUNTED: dict[str, tuple[Exception, Result]] = {
     "NATS away": (BusUnavailable("x"), Result.DEPENDENCY_DOWN),
     "a stream away": (StreamMissing("x"), Result.DEPENDENCY_DOWN),
     "a stream written by another": (WrongSequence("x"), Result.DEPENDENCY_DOWN),
-    "a cut after too long": (TimeoutError("not done in 120 s"), Result.DEPENDENCY_DOWN),
     "an error of the bus": (BusError("x"), Result.DEPENDENCY_DOWN),
 }
 COUNTED: dict[str, Exception] = {
