@@ -112,7 +112,7 @@ class Bus:
         self.settings = settings
         self.groups = groups()
         self.on_reconnect: list[Callable[[], Awaitable[None]]] = []
-        """Called when the connection is back, before anything that waits for it goes on."""
+        """Called as soon as the connection is back."""
 
     @property
     def is_connected(self) -> bool:

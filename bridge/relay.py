@@ -272,6 +272,7 @@ class Relay:
     async def _resync_periodically(self) -> None:
         interval = self._settings.resync_seconds
         begun = time.time()
+        first = int(begun // interval)
         looked = -1
         while True:
             epoch = int(time.time() // interval)
@@ -281,7 +282,9 @@ class Relay:
                 continue
             looked = epoch
             for due, key in due_times(self._index.owners(), epoch, interval):
-                if due >= begun:
+                # The look at start covers what was due before it; by the clock of that epoch only,
+                # for the clock may be set back.
+                if epoch != first or due >= begun:
                     await _sleep_until(due)
                     await self._look([key], str(epoch))
             await _sleep_until((epoch + 1) * interval)

@@ -40,8 +40,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Replicas of the streams: 3 on a NATS cluster."""
     watch_namespaces: str = ""
     """Namespaces to watch, comma-separated; empty is all."""
-    namespace: str = "weir-system"
-    """The namespace that Weir itself runs in."""
     identity: str = ""
     """Name of this process in leases, history and the User-Agent; empty makes one."""
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16

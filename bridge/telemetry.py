@@ -226,13 +226,6 @@ class Metrics:
             instrument = self._generic[name] = self._meter.create_gauge(name)
         instrument.set(value, labels)
 
-    def seconds(self, name: str, value: float, **labels: str) -> None:
-        """Add a duration to the histogram of this name."""
-        instrument = self._generic.get(name)
-        if instrument is None:
-            instrument = self._generic[name] = self._meter.create_histogram(name)
-        instrument.record(value, labels)
-
     def _observe_watch_ages(self, _: CallbackOptions) -> Iterable[Observation]:
         for kind, namespace, seconds in self._watch_ages():
             yield Observation(seconds, {"kind": kind, "namespace": namespace})

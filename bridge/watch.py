@@ -51,6 +51,8 @@ _ABSENT_SECONDS: Final = 60.0
 """How often an absent kind is asked for in the end, should the news of its CRD not reach us."""
 _APPEARING_SECONDS: Final = 5.0
 """For so long after its CRD changed, a kind is expected to be served any moment."""
+_GONE_SECONDS: Final = 5.0
+"""A second 410 within so long is waited for."""
 _HASTY_SECONDS: Final = 1.0
 """A watch that ends sooner, without a line, did not work."""
 _PAGE_SECONDS: Final = 60.0
@@ -107,6 +109,7 @@ class Watch:
         self._streams_lists = True
         self._version = ""
         self._failures = 0
+        self._gone_at = float("-inf")
         self._appearing = asyncio.Event()
         self._appearing_until = 0.0
         self._said_unreadable = False
@@ -130,9 +133,10 @@ class Watch:
                         yield seeing
             except Gone:
                 self._version = ""
-                if self._failures:
-                    await self._wait(_BACKOFF_MAX_SECONDS)
-                self._failures += 1
+                if time.monotonic() < self._gone_at + _GONE_SECONDS:
+                    # Lists that succeed and watches that are gone at once: not without patience.
+                    await asyncio.sleep(_BACKOFF_MAX_SECONDS * _jitter())
+                self._gone_at = time.monotonic()
             except NotFound as exc:
                 self._version = ""
                 if not self.absent:

@@ -381,7 +381,11 @@ def _owner_name(labels: Labels) -> str | None:
 
 
 def _installs_leader_worker_set(changed: ObjectMeta, _resource: ObjectMeta) -> bool:
-    """Say whether a CRD is the one that services of several nodes wait for."""
+    """
+    Say whether a CRD is the one that services of several nodes wait for.
+
+    It touches every resource: the bridge does not decode which of them have such services.
+    """
     return changed.name == LEADER_WORKER_SET.crd_name
 
 

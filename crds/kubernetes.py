@@ -30,7 +30,6 @@ class ObjectMeta(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     uid: str = ""
     resource_version: str = ""
     generation: int | None = None
-    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

@@ -2,7 +2,7 @@
 Dead letters: what an object's last failure was, kept until it succeeds or is driven again.
 
 A dead letter is told four times: in WEIR_DEAD (this file), in the resource's status and an Event
-(reconcile.py) and in a metric (worker.py).
+(quarantine.py) and in a metric (attempt.py).
 """
 
 from __future__ import annotations

@@ -35,8 +35,6 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     nats_default: str = "managed"
     nats_engine_url: str = ""
-    served: frozenset[str] = frozenset()
-    """CRD names of the optional kinds that the API server serves."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ that the API server merges by that key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from crds.kind import Kind
 from crds.kubernetes import Manifest, ObjectMeta
+from handlers.fields import KEY_DEFAULTS
 
 Json: TypeAlias = Any
 """A value as JSON has it."""
@@ -32,7 +33,6 @@ _KEYS_OF_POD: Mapping[str, tuple[str, ...]] = {
     "schedulingGates": ("name",),
 }
 """Lists that apply merges by key (source: `x-kubernetes-list-map-keys` of PodSpec, 1.36)."""
-_KEY_DEFAULTS: Mapping[str, Json] = {"protocol": "TCP"}
 
 
 def owner_reference(kind: Kind, owner: ObjectMeta) -> Manifest:
@@ -72,12 +72,6 @@ def without_nulls(value: Json) -> Json:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
-
-
-def containers_of(pod_spec: Manifest) -> Iterator[Manifest]:
-    """Yield every container of a PodSpec, whichever list it is in."""
-    for field in _CONTAINER_LISTS:
-        yield from entries(pod_spec, field)
 
 
 def entries(holder: Mapping[str, Json], field: str) -> list[Manifest]:
@@ -139,7 +133,7 @@ def _key(item: Json, parts: tuple[str, ...]) -> str | None:
     """Return what an item is merged by, None for what the API server will refuse anyway."""
     if not isinstance(item, dict):
         return None
-    values = [item.get(part, _KEY_DEFAULTS.get(part)) for part in parts]
+    values = [item.get(part, KEY_DEFAULTS.get(part)) for part in parts]
     if any(not isinstance(value, str | int) or isinstance(value, bool) for value in values):
         return None
     return "/".join(str(value) for value in values)

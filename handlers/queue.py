@@ -178,7 +178,9 @@ class Pull:
     async def take(self, wait_seconds: float) -> Delivery | None:
         """Return the next message; None after `wait_seconds`, or when `wake` was called."""
         try:
-            return await asyncio.wait_for(self._arrived.get(), wait_seconds)
+            # Not wait_for: on 3.11 it swallows a cancellation that comes with the message.
+            async with asyncio.timeout(wait_seconds):
+                return await self._arrived.get()
         except TimeoutError:
             return None
 

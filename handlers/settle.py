@@ -1,5 +1,5 @@
 """
-What becomes of a message after its reconcile: a decision as a value, carried out by worker.py.
+What becomes of a message after its reconcile: a decision as a value, carried out by attempt.py.
 
 Pure: time and chance arrive as arguments.
 """

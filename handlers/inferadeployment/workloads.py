@@ -7,6 +7,7 @@ from msgspec import Struct
 from crds.kubernetes import Manifest
 from handlers.conditions import Reason
 from handlers.manifests import entries
+from handlers.plan import replicas_owner
 
 
 class Workload(Struct, frozen=True, kw_only=True):
@@ -75,23 +76,9 @@ def is_current(live: Manifest) -> bool:
     return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
 
 
-def scaler(live: Manifest) -> str | None:
-    """
-    Return the manager, other than kubectl, that set the replicas through `scale`.
-
-    Source: design, "Replicas belong to another": an HPA or KEDA writes that subresource.
-    """
-    for entry in entries(live.get("metadata") or {}, "managedFields"):
-        manager = str(entry.get("manager", ""))
-        is_scale = entry.get("subresource") == "scale"
-        if is_scale and not manager.startswith("kubectl"):
-            return manager
-    return None
-
-
 def _target(live: Manifest, wanted: int) -> int:
     """Return how many pods there should be: an autoscaler's number where one sets it."""
-    if scaler(live) is None:
+    if replicas_owner(live) is None:
         return wanted
     return _count(live.get("spec") or {}, "replicas")
 

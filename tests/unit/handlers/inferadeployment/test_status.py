@@ -125,7 +125,13 @@ def autoscaled(manager: str, subresource: str = "scale") -> Manifest:
     live = observation.children[ChildName("Deployment", "demo-worker")]
     assert live is not None
     live["spec"]["replicas"] = 3
-    live["metadata"]["managedFields"] = [{"manager": manager, "subresource": subresource}]
+    live["metadata"]["managedFields"] = [
+        {
+            "manager": manager,
+            "subresource": subresource,
+            "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        }
+    ]
     return HANDLER.status(PLAIN, observation)
 
 
