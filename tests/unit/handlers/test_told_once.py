@@ -20,7 +20,7 @@ class FakeWriter:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    async def post_event(self, namespace: str, manifest: Manifest) -> None:
+    async def post_event(self, _namespace: str, manifest: Manifest) -> None:
         """Keep the Event's name."""
         self.names.append(manifest["metadata"]["name"])
 
