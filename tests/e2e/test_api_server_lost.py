@@ -20,8 +20,9 @@ from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.weir import Setting, WeirProcess
 from tests.e2e.crowd import PRODUCTION, QUICK, Crowd, a_bridge, a_crowd, a_handler, names
 from tests.e2e.stage import uid
+from tests.e2e.weather import is_list, is_resumed
 from tests.faults.answers import gone, gone_in_stream
-from tests.faults.api_proxy import DROP_BEFORE, Action, ApiProxy, Record, Request
+from tests.faults.api_proxy import DROP_BEFORE, Action, ApiProxy
 from tests.faults.own_loop import in_thread
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
@@ -229,16 +230,6 @@ async def rename_the_server_and_back(crowd: Crowd, targets: list[str]) -> None:
             return all((name in there) is exists for name, exists in wanted.items())
 
         await eventually(are_made_and_pruned, within_seconds=40, every_seconds=0.3)
-
-
-def is_resumed(request: Request | Record) -> bool:
-    """Whether a watch goes on from a version that its client has."""
-    return "watch" in request.query and "sendInitialEvents" not in request.query
-
-
-def is_list(request: Request | Record) -> bool:
-    """Whether a client without a version asks for everything."""
-    return "watch" not in request.query or "sendInitialEvents" in request.query
 
 
 async def compact(etcd: Etcd) -> None:
