@@ -30,7 +30,7 @@ from crds.contract import Contract
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
-from handlers.errors import DependencyDown, GiveBack, settled_as
+from handlers.errors import CONFLICT_RETRY_SECONDS, DependencyDown, GiveBack, settled_as
 from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_back, without
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
@@ -153,7 +153,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
             if not is_of_one_object(exc):
                 raise
             return _refused(name, live, exc)
-    raise GiveBack(f"{name.kind}/{name.name} keeps changing", 0.1)
+    raise GiveBack(f"{name.kind}/{name.name} keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
 async def _yield_to_newer(making: Making, lives: Iterable[Manifest | None]) -> None:
@@ -219,6 +219,8 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
                 "the object of the deleted resource of this name is still there",
             )
         case Standing.OURS if plan.matches(manifest, live):
+            if making.writer.is_fencing and plan.annotation(live, plan.APPLIED):
+                live = await making.writer.fence(making.kind(name.kind), live)
             return Child(name=name, live=live, ignored=plan.ignored_fields(live))
         case Standing.OURS | Standing.ORPHAN:
             return await _bring_in_line(making, name, manifest, live)

@@ -211,6 +211,7 @@ class Attempt:
             uid=self._subject.uid,
             generation=self._subject.generation,
             is_alone=self._is_alone,
+            delivered=self._delivery.delivered,
             now=time.time(),
             jitter=random.uniform(0.8, 1.2),  # noqa: S311 - spreads load, guards nothing
         )

@@ -30,10 +30,11 @@ class LeaseLost(ReconcileError):
 class GiveBack(ReconcileError):
     """The message goes back to the queue, uncounted."""
 
-    def __init__(self, why: str, after_seconds: float) -> None:
-        """Take a reason for the log, and when to try again."""
+    def __init__(self, why: str, after_seconds: float, *, grows: bool = False) -> None:
+        """Take a reason for the log, and when to try again: later each time, where that grows."""
         super().__init__(why)
         self.after_seconds = after_seconds
+        self.grows = grows
 
 
 class DependencyDown(ReconcileError):
@@ -65,7 +66,7 @@ def settled_as(exc: BaseException) -> BaseException:
     """
     match exc:
         case Conflict():
-            return GiveBack(str(exc), CONFLICT_RETRY_SECONDS)
+            return GiveBack(str(exc), CONFLICT_RETRY_SECONDS, grows=True)
         case Throttled() | Unavailable():
             is_out = isinstance(exc, Unavailable) and exc.status in _OUT
             after = exc.retry_after_seconds

@@ -25,7 +25,7 @@ from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.apply import Child, Making, make_all
 from handlers.conditions import transitions
-from handlers.errors import GiveBack
+from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import (
     AnyHandler,
     ChildName,
@@ -49,6 +49,7 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 DUE = (EventType.TIMER, EventType.RETRY)
 """Events that are tries: back-off and quarantine do not hold them."""
 STATUS_CONFLICT_RETRIES = 3
+TAKEN_OVER = " (taken over from a handler that did not finish)"
 UNTIMED_PROBLEMS = ("WaitingForDeletion", "ImmutableField")
 """Problems that an event ends: time alone does not."""
 COSTLY_PROBLEMS = ("Refused", "ImmutableField", "FieldNotKnown")
@@ -93,6 +94,7 @@ async def reconcile(
     subject: Subject,
 ) -> Outcome:
     """Return how it ended; raise what keeps it from its end (errors.py)."""
+    lost = ""
     for _ in range(STATUS_CONFLICT_RETRIES):
         resource = await _read(event, handler, world)
         if resource is None or plan.is_being_deleted(resource):
@@ -105,10 +107,17 @@ async def reconcile(
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
         try:
             return await _make_match(event, handler, resource, state, writer, world)
-        except (Conflict, NotFound) as exc:
-            # It was edited, or is gone: what was read is no base for a write.
+        except NotFound as exc:
+            if lost == resource["metadata"]["resourceVersion"]:
+                # It is there, and nothing can be written for it: its namespace is gone, and it was
+                # left behind. Nobody can serve it.
+                log.warning("left behind in a namespace that is gone", error=exc.message)
+                return Outcome(result=Result.GONE, reason="NamespaceGone")
+            lost = resource["metadata"]["resourceVersion"]
+        except Conflict as exc:
+            # It was edited: what was read is no base for a write.
             log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
-    raise GiveBack("the resource keeps changing", 0.2)
+    raise GiveBack("the resource keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
 async def _read(event: ChangeEvent, handler: AnyHandler, world: World) -> Manifest | None:
@@ -171,6 +180,8 @@ async def _make_match(
         now=now,
     )
     status = await _status(handler, typed, resource, observation, world)
+    if writer.is_fencing:
+        status = _fenced(status, resource.get("status") or {})
     await write_status(handler, resource, status, writer, world)
     return _outcome(status, problems, writer, world.settings)
 
@@ -313,13 +324,30 @@ async def write_status(
 def _outcome(
     status: Manifest, problems: list[Problem], writer: Writer, settings: Settings
 ) -> Outcome:
+    look_again = writer.is_fencing or not is_ready(status)
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
         reason=problems[0].reason if problems else "",
-        requeue_seconds=None if is_ready(status) else settings.not_ready_seconds,
+        requeue_seconds=settings.not_ready_seconds if look_again else None,
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
+
+
+def _fenced(status: Manifest, before: Manifest) -> Manifest:
+    """
+    Return a status that differs from the one before, so that it gets another resourceVersion.
+
+    A status that the last holder may still be writing names the one before, and fails. The words
+    go at the next look; no condition's state or reason changes over them.
+    """
+    if status != before or not status.get("conditions"):
+        return status
+    *others, last = status["conditions"]
+    return {
+        **status,
+        "conditions": [*others, {**last, "message": f"{last.get('message', '')}{TAKEN_OVER}"}],
+    }
 
 
 def is_ready(status: Manifest) -> bool:

@@ -19,6 +19,8 @@ from handlers.state import EMPTY, FailState
 ERROR_TEXT_MAX = 500
 DEPENDENCY_RETRY_SECONDS = 1.0
 LEASE_LOST_RETRY_SECONDS = 0.5
+PATIENCE_SECONDS_MAX = 30.0
+"""The longest wait of a message that is given back again and again."""
 EXPONENT_MAX = 30
 """2**30 seconds exceed every maximum; 2**1000 would overflow."""
 
@@ -78,6 +80,8 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     uid: str = ""
     generation: int = 0
     is_alone: bool = False
+    delivered: int = 1
+    """How often the message was delivered: 1 for the first time."""
     now: float
     """Unix time."""
     jitter: float
@@ -119,20 +123,29 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
                 reason="GivenBack",
                 error=str(known),
                 state=back,
-                give_back_seconds=known.after_seconds * found.jitter,
+                give_back_seconds=_patience(known.after_seconds, found, grows=known.grows),
             )
         case DependencyDown():
-            wait = known.after_seconds or DEPENDENCY_RETRY_SECONDS
+            # A backend that is out is waited for by its breaker; trouble with one object only must
+            # not take the handlers' time from all others.
+            wait = _patience(
+                known.after_seconds or DEPENDENCY_RETRY_SECONDS, found, grows=not known.is_out
+            )
             return Settlement(
                 result=Result.DEPENDENCY_DOWN,
                 reason=known.backend,
                 error=str(known)[:ERROR_TEXT_MAX],
                 state=back,
-                give_back_seconds=wait * found.jitter,
+                give_back_seconds=wait,
             )
         case _:
             text = f"{type(exc).__name__}: {exc}"[:ERROR_TEXT_MAX]
             return _own_failure(text, found, settings)
+
+
+def _patience(seconds: float, found: Circumstances, *, grows: bool) -> float:
+    doublings = min(found.delivered - 1, EXPONENT_MAX) if grows else 0
+    return min(max(seconds, PATIENCE_SECONDS_MAX), seconds * 2.0**doublings) * found.jitter
 
 
 def settle_conviction(found: Circumstances, settings: Settings) -> Settlement:

@@ -9,6 +9,7 @@ beyond its lease changes nothing when it wakes.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from handlers.lease import Lease
 
 T = TypeVar("T")
+FENCE = "weir.dev/fence"
+"""Annotation: changed where the last holder of the resource died, and for nothing else."""
 THROTTLED_RETRIES = 3
 THROTTLED_WAIT_SECONDS_MAX = 2.0
 """A longer Retry-After gives the message back instead of holding its slot."""
@@ -51,6 +54,7 @@ class Writer:
         self._on_first = on_first
         self._is_cut = is_cut
         self._has_started = False
+        self._token = uuid.uuid4().hex[:16]
         self.written: list[str] = []
 
     async def create(self, kind: Kind, namespace: str, manifest: Manifest) -> Manifest:
@@ -107,6 +111,35 @@ class Writer:
             )
 
         return _decoded(await self._do(f"own {kind.kind}/{read['name']}", call))
+
+    async def fence(self, kind: Kind, live: Manifest) -> Manifest:
+        """
+        Give an object that needs no change another resourceVersion.
+
+        A write of the last holder that is still on its way names the one before, and fails.
+        """
+        read = live["metadata"]
+        path = "/metadata/annotations/" + FENCE.replace("/", "~1")
+        operations = [
+            {"op": "test", "path": "/metadata/uid", "value": read["uid"]},
+            {"op": "add", "path": path, "value": self._token},
+            {
+                "op": "replace",
+                "path": "/metadata/resourceVersion",
+                "value": read["resourceVersion"],
+            },
+        ]
+
+        async def call() -> bytes:
+            return await self._kube.patch_json(
+                kind,
+                read.get("namespace"),
+                read["name"],
+                operations,
+                timeout_seconds=self._seconds,
+            )
+
+        return _decoded(await self._do(f"fence {kind.kind}/{read['name']}", call))
 
     async def delete(self, kind: Kind, live: Manifest) -> None:
         """Delete that state of that object."""
@@ -186,6 +219,11 @@ class Writer:
         if not self._has_started:
             self._has_started = True
             await self._on_first()
+
+    @property
+    def is_fencing(self) -> bool:
+        """Whether a write of the last holder may still be on its way: it never let go."""
+        return self._lease.predecessor_died
 
     @property
     def has_started(self) -> bool:

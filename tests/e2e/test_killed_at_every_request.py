@@ -15,6 +15,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -26,6 +27,8 @@ from crds.kubernetes import Manifest
 from handlers.cli.devstack import access
 from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.weir import WeirProcess
+from handlers.reconcile import TAKEN_OVER
+from handlers.writes import FENCE
 from tests.builders import IMAGE, InferaDeploymentBuilder, an_infera_deployment
 from tests.e2e.population import SHORT, Population, is_ready, population, queue_depth
 from tests.faults.api_proxy import Action, ApiProxy, Forward, Request
@@ -33,6 +36,8 @@ from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 
 HANDLERS = 4
+FENCE_ALONE = {"f:metadata": {"f:annotations": {f"f:{FENCE}": {}}}}
+"""What is owned by the fence of a child that had been applied before its handler died."""
 CONTROL = "control-00"
 """The resource whose handler nobody kills."""
 VOLATILE = frozenset(
@@ -45,6 +50,8 @@ VOLATILE = frozenset(
         "resourceVersion",
         "uid",
         "weir.dev/applied",
+        FENCE,
+        f"f:{FENCE}",
     }
 )
 """Fields that differ between any two objects that are otherwise alike: one is a hash of names."""
@@ -206,6 +213,11 @@ async def _end_states(crowd: Population) -> dict[str, str]:
     return found
 
 
+async def _nothing_was_just_taken_over(crowd: Population) -> bool:
+    """The words of a take-over go at the next look."""
+    return TAKEN_OVER not in json.dumps(await crowd.resources())
+
+
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _lasting(item) for key, item in value.items() if key not in VOLATILE}
@@ -216,12 +228,13 @@ def _managers(child: Manifest) -> list[list[Any]]:
     return [
         [entry["manager"], entry["operation"], entry["fieldsV1"]]
         for entry in child["metadata"]["managedFields"]
-        if entry["manager"] == "weir"
+        if entry["manager"] == "weir" and entry["fieldsV1"] != FENCE_ALONE
     ]
 
 
 async def _assert_all_ended_as_the_control(scene: Scene, deaths: list[Death]) -> None:
     assert sorted(scene.handlers.died, key=str) == sorted(deaths, key=str)
+    await eventually(partial(_nothing_was_just_taken_over, scene.crowd), within_seconds=30)
     states = await _end_states(scene.crowd)
     assert len(states) == 1 + len(deaths)
     wanted = states[CONTROL].splitlines()

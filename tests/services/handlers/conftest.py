@@ -26,10 +26,11 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class FakeLease:
-    """A lease that only says how much of it is left."""
+    """A lease that only says how much of it is left, and how the one before it ended."""
 
     def __init__(self, seconds_left: float = 60.0) -> None:
         self.seconds_left = seconds_left
+        self.predecessor_died = False
 
 
 class Desk:

@@ -75,6 +75,29 @@ async def test_every_write_on_a_state_that_moved_on_is_a_conflict(desk: Desk) ->
     assert await desk.live(manifest) == now
 
 
+async def test_after_a_death_a_late_write_fails_although_nothing_had_to_be_changed(
+    desk: Desk,
+) -> None:
+    """What the dead handler had sent names a state that is no more, even of a child at rest."""
+    manifest = desk.child("ServiceAccount")
+    before = (await desk.made(manifest)).live
+    assert before is not None
+    desk.lease.predecessor_died = True
+    (child,) = await desk.make(manifest)
+    assert desk.written == ["fence ServiceAccount/child"]
+    assert child.live is not None
+    assert child.live["metadata"]["uid"] == before["metadata"]["uid"]
+    late = desk.making().writer
+    kind = desk.kind("ServiceAccount")
+    with pytest.raises(Conflict):
+        await late.apply(kind, before, manifest)
+    with pytest.raises(Conflict):
+        await late.delete(kind, before)
+    desk.lease.predecessor_died = False
+    await desk.make(manifest)
+    assert desk.written == []
+
+
 async def test_no_write_meets_another_object_of_that_name(desk: Desk, kubectl: Kubectl) -> None:
     manifest = ORDINARY["a headless service"](desk)
     await desk.made(manifest)

@@ -1,0 +1,236 @@
+"""What the API server may answer, and what is to come of it: as the API conventions ask."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.inferadeployment import CONTRACT
+from crds.kubernetes import DEPLOYMENT, SERVICE, STATEFUL_SET, Manifest
+from handlers.cli.devstack import access
+from tests.builders import a_small_deployment, an_infera_deployment
+from tests.e2e.stage import Stage, uid
+from tests.faults import answers
+from tests.faults.api_proxy import DROP_AFTER, Action, ApiProxy, Request
+from tests.stack.eventually import eventually
+from tests.stack.fixtures import Kubectl
+
+SOON: dict[str, Any] = {
+    "child_retry_seconds": 1.0,
+    "child_retry_max_seconds": 2.0,
+    "not_ready_seconds": 2.0,
+}
+
+
+@pytest.fixture
+async def proxy(stage: Stage, scratch: Path) -> AsyncIterator[ApiProxy]:
+    """What stands between the handlers of the stage and the API server."""
+    shipped = stage.cluster.kubeconfig(access.HANDLERS)
+    async with ApiProxy(shipped) as between:
+        stage.bridge = stage.weir.bridge(**SOON)
+        stage.handlers = stage.weir.handlers(
+            kubeconfig=between.kubeconfig(shipped, scratch / "proxied"), **SOON
+        )
+        stage.bridge.wait_ready()
+        yield between
+
+
+def to(
+    method: str, plural: str, action: Action, *, times: int = 10**6, name: str = ""
+) -> Callable[[Request], Action | None]:
+    """Return the rule that does so with the first requests of a method to a kind's objects."""
+    left = [times]
+
+    def rule(request: Request) -> Action | None:
+        is_meant = request.method == method and f"/{plural}" in request.path
+        if not is_meant or (name and f'"name":"{name}"' not in request.body.decode()):
+            return None
+        left[0] -= 1
+        return action if left[0] >= 0 else None
+
+    return rule
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        answers.throttled(1),
+        answers.unavailable_html(),
+        answers.internal_error(),
+        answers.conflict("chat"),
+        DROP_AFTER,
+    ],
+    ids=["429", "503 of a proxy", "500", "409", "a reply that is lost"],
+)
+@pytest.mark.parametrize("what", [("POST", "deployments"), ("PUT", "inferadeployments")])
+async def test_an_answer_that_asks_for_another_try_gets_one(
+    stage: Stage, proxy: ApiProxy, action: Action, what: tuple[str, str]
+) -> None:
+    proxy.on_request(to(*what, action, times=2))
+    stage.apply(a_small_deployment("chat"))
+    await stage.ready("chat", within_seconds=30)
+    assert len(stage.children()) == 6
+    assert _is_well(stage)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        answers.internal_error(),
+        answers.refusal(504, "Timeout", "Timeout: request did not complete within 5s"),
+    ],
+    ids=["500", "504"],
+)
+async def test_a_webhook_that_fails_or_is_slow_is_the_trouble_of_one_child(
+    stage: Stage, proxy: ApiProxy, action: Action
+) -> None:
+    remove = proxy.on_request(to("POST", "deployments", action, name="chat-worker"))
+    stage.apply(a_small_deployment("chat"), a_small_deployment("well"))
+    await stage.ready("well")
+    await stage.says("chat", "Degraded", "True", "Refused", "chat-worker")
+    assert stage.find(DEPLOYMENT, "chat-server") is not None
+    assert _is_well(stage)
+    assert "backend is out" not in stage.handlers.log_text()
+    remove()
+    await stage.ready("chat")
+
+
+async def test_a_deletion_that_is_refused_is_said_and_tried_until_it_succeeds(
+    stage: Stage, proxy: ApiProxy
+) -> None:
+    chat = a_small_deployment("chat")
+    stage.apply(chat)
+    await stage.ready("chat")
+    forbidden = answers.refusal(403, "Forbidden", "a policy keeps it")
+    remove = proxy.on_request(to("DELETE", "deployments/chat-worker", forbidden))
+    stage.apply(chat.without_service("worker"))
+    await stage.says("chat", "Degraded", "True", "Refused", "chat-worker", "a policy keeps it")
+    tried = len([r for r in proxy.records if r.method == "DELETE"])
+
+    def is_tried_again() -> bool:
+        return len([r for r in proxy.records if r.method == "DELETE"]) >= tried + 2
+
+    await eventually(is_tried_again, within_seconds=15)
+    assert stage.condition("chat", "Degraded")["status"] == "True"
+    remove()
+    await stage.vanish("Deployment/chat-worker", within_seconds=15)
+    await stage.ready("chat")
+
+
+async def test_a_broker_that_another_operator_made_is_left_exactly_as_it_is(
+    running: Stage,
+) -> None:
+    """Ours has probes and requests that AMD's operator gives none: its pods would restart."""
+    running.handlers.kill()
+    running.apply(an_infera_deployment("chat").with_server().with_managed_nats())
+    owner = running.resource("chat")
+    running.kubectl("create", "-f-", document=_reference_broker(owner))
+    before = running.get(STATEFUL_SET, "chat-nats")
+    running.handlers.start()
+    condition = await running.says(
+        "chat", "Warning", "True", "NotServedYet", "StatefulSet chat-nats", "left as it is"
+    )
+    assert "restart" in condition["message"]
+    assert running.find(SERVICE, "chat-nats") is not None
+    after = running.get(STATEFUL_SET, "chat-nats")
+    assert (uid(after), after["spec"]) == (uid(before), before["spec"])
+    assert after["metadata"].get("annotations") == before["metadata"].get("annotations")
+
+
+async def test_a_resource_that_nobody_can_decode_says_so(running: Stage, scratch: Path) -> None:
+    """The API server takes what is nested deeper than any decoder of ours goes."""
+    file = scratch / "deep.json"
+    file.write_text(_nested("deep", levels=1_400))
+    running.kubectl("create", "-f", str(file))
+    running.apply(a_small_deployment("well"))
+    await running.ready("well")
+
+    def is_told() -> bool:
+        said = running.kubectl("get", "idep", "deep", "-o=jsonpath={.status.conditions}")
+        return '"InvalidSpec"' in said and "nested too deeply" in said
+
+    await eventually(is_told)
+    events = running.kubectl("get", "events", "--field-selector=involvedObject.name=deep")
+    assert "InvalidSpec" in events
+
+
+async def test_a_resource_left_behind_in_a_namespace_that_is_gone_costs_nothing(
+    running: Stage, kubectl: Kubectl
+) -> None:
+    """Created while its namespace was finalized: it is there, and nothing can be written for it."""
+    gone = f"gone-{running.namespace}"
+    kubectl("create", "namespace", gone)
+    running.handlers.kill()
+    kubectl("apply", "-n", gone, "-f-", document=a_small_deployment("left").manifest())
+    finalized = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": gone}, "spec": {}}
+    path = f"/api/v1/namespaces/{gone}"
+    running.cluster.pause("kube-controller-manager")
+    try:
+        kubectl("delete", "namespace", gone, "--wait=false")
+        kubectl("replace", "--raw", f"{path}/finalize", "-f-", document=finalized)
+    finally:
+        running.cluster.resume("kube-controller-manager")
+    running.handlers.start()
+    running.apply(a_small_deployment("well"))
+    await running.ready("well")
+    offset = running.audit.offset()
+    await running.looked_at_again("well")
+    reads = [e for e in running.audit.events(from_offset=offset) if e.object_ref.namespace == gone]
+    kubectl("delete", "idep", "left", "-n", gone, "--wait=false", check=False)
+    assert len(reads) < 40, [str(event) for event in reads]
+    assert "left behind in a namespace that is gone" in running.handlers.log_text()
+
+
+def _is_well(stage: Stage) -> bool:
+    with urllib.request.urlopen(stage.handlers.http_url + "/readyz") as answer:  # noqa: S310
+        return bool(answer.status == HTTPStatus.OK)
+
+
+def _nested(name: str, levels: int) -> str:
+    """Return a resource as text: encoders give up on what is so deep, too."""
+    deep = '{"d":' * levels + "1" + "}" * levels
+    pod = '{"containers": [{"name": "c", "image": "x"}], "unknown": ' + deep + "}"
+    kind = CONTRACT.kind
+    return (
+        f'{{"apiVersion": "{kind.api_version}", "kind": "{kind.kind}", '
+        f'"metadata": {{"name": "{name}"}}, "spec": {{"services": {{'
+        f'"w": {{"componentType": "worker", "extraPodSpec": {pod}}}}}}}}}'
+    )
+
+
+def _reference_broker(owner: Manifest) -> Manifest:
+    """Return a broker as AMD's operator makes it: no probes, no requests, an older image."""
+    labels = {
+        "app.kubernetes.io/managed-by": "infera-operator",
+        "infera.amd.com/component": "nats",
+        "infera.amd.com/deployment": "chat",
+    }
+    container = {"name": "nats", "image": "nats:2.10", "args": ["-js"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "chat-nats",
+            "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": owner["apiVersion"],
+                    "kind": owner["kind"],
+                    "name": "chat",
+                    "uid": uid(owner),
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "serviceName": "chat-nats",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
