@@ -1,0 +1,142 @@
+"""One run of the real stack, with every command typed as its user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from crds.kubernetes import DEPLOYMENT
+from handlers.cli.devstack import access
+from handlers.cli.devstack.weir import REPOSITORY, WeirProcess
+from handlers.plan import APPLIED, annotation
+from tests.builders import a_small_deployment
+from tests.e2e.stage import Stage
+from tests.faults.crashing_handlers import BUG
+from tests.stack.eventually import eventually
+
+
+class Said(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    """Where `weir` is typed: a process of its own, with NATS named by the environment."""
+
+    def __init__(self, nats_url: str) -> None:
+        self._environment = {**os.environ, "WEIR_NATS_URL": nats_url}
+
+    def weir(self, *words: str, typed: str = "") -> Said:
+        """Return what `weir WORDS` says, given that on its standard input."""
+        done = subprocess.run(
+            [sys.executable, "-m", "handlers", *words],
+            cwd=REPOSITORY,
+            env=self._environment,
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+
+async def test_a_user_renders_watches_and_mends_with_the_commands(
+    stage: Stage, scratch: Path, tmp_path: Path
+) -> None:
+    terminal = Terminal(stage.weir.nats.url)
+    chat = a_small_deployment("chat").with_image(BUG).in_namespace(stage.namespace)
+    file = tmp_path / "chat.yaml"
+    file.write_text(yaml.safe_dump(chat.manifest()))
+    where = f"{stage.namespace}/chat"
+
+    # Before anything runs.
+    assert terminal.weir("--version").out.startswith("weir ")
+    assert terminal.weir("crds", "check").code == 0
+    assert terminal.weir("render", "-f", str(file), "-o", "name").out.split()[-2:] == [
+        "deployment.apps/chat-server",
+        "deployment.apps/chat-worker",
+    ]
+    nothing = terminal.weir("queue")
+    assert (nothing.code, nothing.out.count("<missing>")) == (1, 21)
+    assert terminal.weir("history", "idep", where).code == 1
+
+    # Handlers with a bug give the resource up, and say what to do.
+    stage.bridge = stage.weir.bridge()
+    stage.bridge.wait_ready()
+    buggy = WeirProcess(
+        "handlers",
+        "handlers-buggy",
+        directory=scratch,
+        kubeconfig=stage.cluster.kubeconfig(access.HANDLERS),
+        nats_url=stage.weir.nats.url,
+        settings={"quarantine_failures": 2, "backoff_seconds": 0.1},
+    )
+    buggy.command = (sys.executable, "-m", "tests.faults.crashing_handlers")
+    stage.weir.processes.append(buggy)
+    buggy.start()
+    stage.apply(chat)
+    told = await stage.says("chat", "Ready", "False", "Quarantined")
+    assert f"weir dead retry inferadeployment {where}" in told["message"]
+    listed = terminal.weir("dead", "list")
+    assert listed.out.splitlines()[1].split()[:5] == [
+        "inferadeployment",
+        stage.namespace,
+        "chat",
+        "LookupError",
+        "2",
+    ]
+    assert (
+        "a table of the renderer has no such entry"
+        in terminal.weir("dead", "show", "idep", where).out
+    )
+
+    # The cause is mended. Nothing happens by itself yet; after the retry everything does.
+    buggy.terminate()
+    stage.handlers = stage.weir.handlers(not_ready_seconds=1)
+    stage.handlers.wait_ready()
+    assert stage.find(DEPLOYMENT, "chat-worker") is None
+    retried = terminal.weir("dead", "retry", "idep", where)
+    assert retried == (0, f"inferadeployment {where} retried\n", "")
+    ready = await stage.ready("chat")
+    assert terminal.weir("dead", "list") == (0, "", "No dead letters.\n")
+
+    # What was done is in the history, and is what was rendered.
+    def history() -> list[dict[str, object]]:
+        said = terminal.weir("history", "idep", "chat", "-n", stage.namespace, "-o", "json")
+        items: list[dict[str, object]] = json.loads(said.out)["items"]
+        assert [item["cause"] for item in items].count("dev.weir.retry") == 1
+        return items
+
+    items = await eventually(history)
+    made = next(item for item in items if item["cause"] == "dev.weir.retry")
+    assert made["result"] == "changed"
+    assert "create Deployment/chat-worker" in str(made["writes"])
+    table = terminal.weir("history", "inferadeployment", where).out
+    assert "create 6" in table
+
+    rendered = terminal.weir("render", "-f", "-", "-o", "json", typed=yaml.safe_dump(ready))
+    assert {
+        f"{child['kind']}/{child['metadata']['name']}": annotation(child, APPLIED)
+        for child in json.loads(rendered.out)["items"]
+    } == {name: annotation(live, APPLIED) for name, live in stage.children().items()}
+
+    # The queue comes to rest, whole.
+    def at_rest() -> bool:
+        said = terminal.weir("queue", "-o", "json")
+        (group,) = json.loads(said.out)["groups"]
+        assert [group[name] for name in ("pending", "inFlight", "timers", "leases")] == [0] * 4
+        assert (said.code, group["pulls"] > 0) == (0, True)
+        return True
+
+    await eventually(at_rest)
