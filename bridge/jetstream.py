@@ -349,6 +349,8 @@ async def connect_nats(
     try:
         yield bus
     finally:
+        # What is closed on purpose is not lost.
+        has_connected = False
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             await asyncio.wait_for(client.flush(timeout=1), 2)
         await _close(client)

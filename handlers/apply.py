@@ -219,7 +219,7 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
                 "the object of the deleted resource of this name is still there",
             )
         case Standing.OURS if plan.matches(manifest, live):
-            if making.writer.is_fencing and plan.annotation(live, plan.APPLIED):
+            if making.writer.is_fencing and live["metadata"].get("labels"):
                 live = await making.writer.fence(making.kind(name.kind), live)
             return Child(name=name, live=live, ignored=plan.ignored_fields(live))
         case Standing.OURS | Standing.ORPHAN:

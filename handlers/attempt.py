@@ -20,8 +20,8 @@ from opentelemetry.trace import SpanKind
 from bridge.events import TIMER_SUBJECT, WORK_SUBJECT, EventType
 from bridge.jetstream import Bus, BusError
 from bridge.kube_errors import KubeError
+from bridge.objects import read_object
 from bridge.telemetry import METRICS, fail_span, logger, span
-from crds.kubernetes import ObjectMeta
 from handlers.breaker import Breaker
 from handlers.dead import bury, exhume
 from handlers.errors import DependencyDown, ReconcileError, settled_as
@@ -50,10 +50,6 @@ QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD)
 """Results that are a metric only, where no write was tried."""
 
 log = logger(__name__)
-
-
-class _Identified(Struct):
-    metadata: ObjectMeta
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -166,7 +162,7 @@ class Attempt:
         data = await self._at.world.kube.get(kind, self._key.namespace, self._key.name)
         if data is None:
             return EMPTY
-        metadata = msgspec.json.decode(data, type=_Identified).metadata
+        metadata = read_object(data).meta
         self._subject.uid = metadata.uid
         self._subject.generation = metadata.generation or 0
         if self._state.concerns(self._subject.uid, self._subject.generation):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from bridge.kube_errors import KubeError
 from bridge.telemetry import logger
 from handlers.conditions import DEGRADED, READY, Judgement, Reason, with_condition
 from handlers.errors import ReconcileError
-from handlers.reconcile import World, now_text, write_status
+from handlers.reconcile import World, now_text, read_resource, write_status
 
 if TYPE_CHECKING:
     from bridge.events import ObjectKey
@@ -26,10 +24,9 @@ async def say_quarantined(
 ) -> None:
     """Write the conditions; a resource that cannot be written is told of by its dead letter."""
     try:
-        data = await world.kube.get(handler.contract.kind, key.namespace, key.name)
-        if data is None:
+        resource = await read_resource(handler, key, world.kube)
+        if resource is None:
             return
-        resource = msgspec.json.decode(data)
         message = (
             f"given up after {state.failures} failures: {state.error}; mend the cause, then run "
             f"`weir dead retry {key.kind} {key.namespace}/{key.name}`"
@@ -43,5 +40,5 @@ async def say_quarantined(
                 now=now_text(),
             )
         await write_status(handler, resource, status, writer, world)
-    except (KubeError, ReconcileError, msgspec.MsgspecError, RecursionError) as exc:
+    except (KubeError, ReconcileError) as exc:
         log.warning("quarantine not said in the status", action="quarantine", error=str(exc))

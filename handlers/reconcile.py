@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from bridge.events import ChangeEvent, EventType
+from bridge.events import ChangeEvent, EventType, ObjectKey
 from bridge.kube import Kube
 from bridge.kube_errors import Conflict, NotFound, Refused
+from bridge.objects import read_object
 from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from handlers.state import FailState
     from handlers.writes import Writer
 
-METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+STATUS_FIELDS = ("state", "phase", "observedGeneration", "services", "gaie", "conditions")
+"""What is kept of the status of a resource that cannot be decoded."""
 DUE = (EventType.TIMER, EventType.RETRY)
 """Events that are tries: back-off and quarantine do not hold them."""
 STATUS_CONFLICT_RETRIES = 3
@@ -96,7 +98,7 @@ async def reconcile(
     """Return how it ended; raise what keeps it from its end (errors.py)."""
     lost = ""
     for _ in range(STATUS_CONFLICT_RETRIES):
-        resource = await _read(event, handler, world)
+        resource = await read_resource(handler, event.key, world.kube)
         if resource is None or plan.is_being_deleted(resource):
             # No finalizer: children go by their owner references, and nothing is created any more.
             return Outcome(result=Result.GONE)
@@ -120,19 +122,29 @@ async def reconcile(
     raise GiveBack("the resource keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
-async def _read(event: ChangeEvent, handler: AnyHandler, world: World) -> Manifest | None:
-    """Return the resource, without spec and status where those cannot be decoded."""
-    key, kind = event.key, handler.contract.kind
-    data = await world.kube.get(kind, key.namespace, key.name)
+async def read_resource(handler: AnyHandler, key: ObjectKey, kube: Kube) -> Manifest | None:
+    """
+    Return the resource, None where there is none.
+
+    Of what no decoder takes (the API server stores what is nested thousands deep) metadata and
+    status are returned, without a spec.
+    """
+    kind = handler.contract.kind
+    data = await kube.get(kind, key.namespace, key.name)
     if data is None:
         return None
     with contextlib.suppress(msgspec.MsgspecError, RecursionError):
         whole: Manifest = msgspec.json.decode(data)
         return whole
-    path = kind.path(key.namespace, key.name)
-    data = await world.kube.request("GET", path, accept=METADATA)
-    metadata = msgspec.json.decode(data)["metadata"]
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    seen = read_object(data, STATUS_FIELDS)
+    status = {field: msgspec.json.decode(text) for field, text in seen.status.items()}
+    metadata = msgspec.to_builtins(seen.meta)
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {name: value for name, value in metadata.items() if value is not None},
+        **({"status": status} if status else {}),
+    }
 
 
 async def _make_match(
@@ -144,8 +156,7 @@ async def _make_match(
     world: World,
 ) -> Outcome:
     metadata = resource["metadata"]
-    # What cannot be read has a status that cannot be read: the same is written each time.
-    now = now_text() if "spec" in resource else metadata["creationTimestamp"]
+    now = now_text()
     held = held_children(state, metadata["uid"], metadata.get("generation", 0), time.time())
     try:
         typed = _decode(handler, resource)

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FENCE = "weir.dev/fence"
-"""Annotation: changed where the last holder of the resource died, and for nothing else."""
+"""
+Label: changed where the last holder of the resource died, and for nothing else.
+
+Not an annotation: one raises the generation of a Deployment (source: apps/v1 strategy), and Ready
+would wait for its controller.
+"""
 THROTTLED_RETRIES = 3
 THROTTLED_WAIT_SECONDS_MAX = 2.0
 """A longer Retry-After gives the message back instead of holding its slot."""
@@ -119,7 +124,7 @@ class Writer:
         A write of the last holder that is still on its way names the one before, and fails.
         """
         read = live["metadata"]
-        path = "/metadata/annotations/" + FENCE.replace("/", "~1")
+        path = "/metadata/labels/" + FENCE.replace("/", "~1")
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": read["uid"]},
             {"op": "add", "path": path, "value": self._token},

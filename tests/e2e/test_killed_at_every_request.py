@@ -36,7 +36,7 @@ from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 
 HANDLERS = 4
-FENCE_ALONE = {"f:metadata": {"f:annotations": {f"f:{FENCE}": {}}}}
+FENCE_ALONE: Manifest = {"f:metadata": {"f:labels": {f"f:{FENCE}": {}}}}
 """What is owned by the fence of a child that had been applied before its handler died."""
 CONTROL = "control-00"
 """The resource whose handler nobody kills."""
