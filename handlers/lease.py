@@ -58,6 +58,7 @@ class Lease:
         self._taken_at = taken_at
         self._is_lost = False
         self._renewal: asyncio.Task[bool] | None = None
+        self._is_uncertain = False
         self._seconds = bus.settings.lease_seconds
         self.predecessor_died = died
 
@@ -97,10 +98,13 @@ class Lease:
         except WrongSequence:
             await self._find_again()
         except BusUnavailable as exc:
+            # It may have landed: the sequence is looked up before it is needed.
+            self._is_uncertain = True
             log.debug("lease not renewed", action="lease", error=str(exc))
         else:
             self._sequence = ack.seq
             self._taken_at = started
+            self._is_uncertain = False
             return True
         return False
 
@@ -108,6 +112,8 @@ class Lease:
         """Let the object go; a lease that is not ours any more is left alone."""
         if self._renewal is not None and not self._renewal.done():
             await self._renewal
+        if self._is_uncertain:
+            await self._find_again()
         if self._is_lost:
             return
         self._is_lost = True
@@ -129,6 +135,7 @@ class Lease:
             return
         if stored is not None and stored.payload == msgspec.json.encode(self._claim):
             self._sequence = stored.sequence
+            self._is_uncertain = False
         else:
             self.lose()
 

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from handlers.cli.devstack import locate
 from handlers.cli.devstack.control_plane import ControlPlane
+from handlers.cli.devstack.nats_server import NatsServer
+from handlers.cli.devstack.process import remove_directory, run_directory
+from handlers.cli.devstack.weir import WeirProcess
 from tests.e2e.stage import Stage
-from tests.stack.fixtures import Weir
+from tests.stack.fixtures import Weir, native, shown_on_failure
 
 
 @pytest.fixture
@@ -13,8 +19,35 @@ def stage(cluster: ControlPlane, namespace: str, weir: Weir) -> Stage:
     return Stage(cluster, namespace, weir)
 
 
+@pytest.fixture(scope="module")
+def company(
+    request: pytest.FixtureRequest, control_plane: ControlPlane
+) -> Iterator[tuple[Weir, WeirProcess, WeirProcess]]:
+    """A NATS, a bridge and handlers that look after all namespaces while a module's tests run."""
+    scratch = run_directory("test")
+    nats = NatsServer(native(locate.NATS)["nats-server"], scratch)
+    nats.start()
+    weir = Weir(control_plane, nats, scratch, request.node)
+    yield weir, weir.bridge(), weir.handlers()
+    weir.stop()
+    nats.kill()
+    remove_directory(scratch)
+
+
 @pytest.fixture
-def running(stage: Stage) -> Stage:
-    """A namespace that a bridge and handlers look after."""
-    stage.start()
+def running(
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    namespace: str,
+    company: tuple[Weir, WeirProcess, WeirProcess],
+) -> Stage:
+    """A namespace that a bridge and handlers look after: those of the module, alive and ready."""
+    weir, bridge, handlers = company
+    stage = Stage(control_plane, namespace, weir)
+    stage.bridge, stage.handlers = bridge, handlers
+    for process in (bridge, handlers):
+        shown_on_failure(request.node, process)
+        if not process.is_running:
+            process.start()
+        process.wait_ready()
     return stage

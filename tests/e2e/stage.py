@@ -96,9 +96,7 @@ class Stage:
 
     def condition(self, name: str, type_: str) -> Manifest:
         """Return a condition of a resource; empty where it has none of that type."""
-        status = self.resource(name).get("status") or {}
-        found: Iterable[Manifest] = status.get("conditions") or ()
-        return next((c for c in found if c["type"] == type_), {})
+        return condition_of(self.resource(name), type_)
 
     # What becomes true by itself
 
@@ -109,7 +107,7 @@ class Stage:
             resource = self.resource(name)
             status = resource.get("status") or {}
             assert status.get("observedGeneration") == resource["metadata"]["generation"], status
-            assert self.condition(name, "Ready").get("status") == "True", status
+            assert condition_of(resource, "Ready").get("status") == "True", status
             return resource
 
         return await eventually(is_ready, within_seconds)
@@ -118,8 +116,9 @@ class Stage:
         """Return a condition once it says this, in its present generation."""
 
         def is_said() -> Manifest:
-            condition = self.condition(name, type_)
-            generation = self.resource(name)["metadata"]["generation"]
+            resource = self.resource(name)
+            condition = condition_of(resource, type_)
+            generation = resource["metadata"]["generation"]
             assert condition.get("observedGeneration") == generation, condition
             assert (condition["status"], condition["reason"]) == (status, reason), condition
             assert all(word in condition["message"] for word in words), condition
@@ -176,6 +175,12 @@ def controller_of(manifest: Manifest) -> Manifest:
     """Return the owner reference of an object's controller; empty where it has none."""
     references: Iterable[Manifest] = manifest["metadata"].get("ownerReferences") or ()
     return next((reference for reference in references if reference.get("controller")), {})
+
+
+def condition_of(resource: Manifest, type_: str) -> Manifest:
+    """Return a condition of a resource as it was read; empty where it has none of that type."""
+    found: Iterable[Manifest] = (resource.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in found if condition["type"] == type_), {})
 
 
 def uid(manifest: Manifest) -> str:

@@ -14,6 +14,7 @@ import pytest
 from crds.inferadeployment import CONTRACT
 from crds.kubernetes import DEPLOYMENT, SERVICE, STATEFUL_SET, Manifest
 from handlers.cli.devstack import access
+from handlers.cli.devstack.control_plane import ControlPlane
 from tests.builders import a_small_deployment, an_infera_deployment
 from tests.e2e.stage import Stage, uid
 from tests.faults import answers
@@ -144,20 +145,27 @@ async def test_a_broker_that_another_operator_made_is_left_exactly_as_it_is(
     assert after["metadata"].get("annotations") == before["metadata"].get("annotations")
 
 
-async def test_a_resource_that_nobody_can_decode_says_so(running: Stage, scratch: Path) -> None:
-    """The API server takes what is nested deeper than any decoder of ours goes."""
+async def test_a_resource_that_nobody_can_decode_says_so(
+    fresh_control_plane: ControlPlane, stage: Stage, scratch: Path
+) -> None:
+    """
+    The API server takes what is nested deeper than any decoder of ours goes.
+
+    In a control plane of its own: the audit log holds it, and its other readers decode, too.
+    """
+    stage.start()
     file = scratch / "deep.json"
     file.write_text(_nested("deep", levels=1_400))
-    running.kubectl("create", "-f", str(file))
-    running.apply(a_small_deployment("well"))
-    await running.ready("well")
+    stage.kubectl("create", "-f", str(file))
+    stage.apply(a_small_deployment("well"))
+    await stage.ready("well")
 
     def is_told() -> bool:
-        said = running.kubectl("get", "idep", "deep", "-o=jsonpath={.status.conditions}")
+        said = stage.kubectl("get", "idep", "deep", "-o=jsonpath={.status.conditions}")
         return '"InvalidSpec"' in said and "nested too deeply" in said
 
     await eventually(is_told)
-    events = running.kubectl("get", "events", "--field-selector=involvedObject.name=deep")
+    events = stage.kubectl("get", "events", "--field-selector=involvedObject.name=deep")
     assert "InvalidSpec" in events
 
 

@@ -133,7 +133,14 @@ async def test_wiped_jetstream_data_cost_nothing_but_time(
 
 
 @pytest.mark.parametrize(
-    "doomed", [streams.QUEUE, streams.LOCK, streams.STATE, streams.HISTORY, "the consumer"]
+    "doomed",
+    [
+        streams.QUEUE,
+        streams.LOCK,
+        pytest.param(streams.STATE, marks=pytest.mark.soak),
+        pytest.param(streams.HISTORY, marks=pytest.mark.soak),
+        pytest.param("the consumer", marks=pytest.mark.soak),
+    ],
 )
 @pytest.mark.parametrize(
     ("settings", "size"),

@@ -168,12 +168,16 @@ class ApiProxy:
 
     async def stop(self) -> None:
         """End every request and serve nothing any more."""
+        for site in tuple(self._runner.sites):
+            await site.stop()  # first: a client that is cut comes back at once
         self._cut()
         await self._session.close()  # aborts what is under way, so that nothing outlives the loop
         serving = tuple(self._serving)
         for task in serving:
             task.cancel()  # aiohttp lets go of handlers whose client went away
         await asyncio.gather(*serving, return_exceptions=True)
+        self._cut()
+        await asyncio.sleep(0)  # the transports tell their protocols in the loop's next turn
         await self._runner.cleanup()
 
     @property

@@ -76,7 +76,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                     locate.installed(service, os.environ)
 
 
-def _native(service: locate.Service) -> Mapping[str, Path]:
+def native(service: locate.Service) -> Mapping[str, Path]:
     """Return the programs of a service: these tests kill, pause and restart it."""
     try:
         return locate.installed(service, os.environ)
@@ -86,7 +86,7 @@ def _native(service: locate.Service) -> Mapping[str, Path]:
 
 @pytest.fixture(scope="session")
 def control_plane_binaries() -> Binaries:
-    return locate.control_plane_binaries(_native(locate.CONTROL_PLANE), os.environ)
+    return locate.control_plane_binaries(native(locate.CONTROL_PLANE), os.environ)
 
 
 @pytest.fixture(scope="session")
@@ -165,7 +165,7 @@ def scratch() -> Iterator[Path]:
 @pytest.fixture
 def nats_server(request: pytest.FixtureRequest, scratch: Path) -> Iterator[NatsServer]:
     """A running nats-server with JetStream of this test's own."""
-    server = NatsServer(_native(locate.NATS)["nats-server"], scratch)
+    server = NatsServer(native(locate.NATS)["nats-server"], scratch)
     shown_on_failure(request.node, server.process)
     server.start()
     yield server
@@ -175,7 +175,7 @@ def nats_server(request: pytest.FixtureRequest, scratch: Path) -> Iterator[NatsS
 @pytest.fixture
 def etcd(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Etcd]:
     """A running etcd of this test's own."""
-    server = Etcd(_native(locate.ETCD_SERVICE)["etcd"], scratch)
+    server = Etcd(native(locate.ETCD_SERVICE)["etcd"], scratch)
     shown_on_failure(request.node, server.process)
     server.start()
     yield server

@@ -144,7 +144,7 @@ def test_the_bridge_may_look_and_nothing_else(control_plane: ControlPlane) -> No
     }
 
     assert verbs["inferadeployments"] == {"list", "watch"}
-    assert set().union(*verbs.values()) == {"get", "list", "watch"}
+    assert set().union(*verbs.values()) == {"list", "watch"}
 
 
 def test_the_handlers_may_grant_what_a_discovery_role_needs_and_no_more(

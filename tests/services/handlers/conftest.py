@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -70,7 +71,8 @@ class Desk:
                     }
                 ],
             },
-            **rest,
+            # A copy: tests edit what they get, and the tables of renderings are shared.
+            **copy.deepcopy(rest),
         }
 
     def making(self, *, renderer: int = 1, is_birth: bool = False) -> Making:
