@@ -43,9 +43,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def generate(arguments: argparse.Namespace) -> int:
     """Write every CRD; print the files that changed."""
     for path, text in _files(arguments.directory).items():
-        if _read(path) != text:
+        if _read(path) == text:
+            continue
+        try:
             path.write_text(text, encoding="utf-8")
-            print(f"wrote {path}")
+        except OSError as exc:
+            print(f"weir: cannot write {path}: {exc.strerror or exc}", file=sys.stderr)
+            return 1
+        print(f"wrote {path}")
     return 0
 
 

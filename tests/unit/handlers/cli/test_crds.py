@@ -56,6 +56,13 @@ def test_writing_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == ""
 
 
+def test_a_folder_that_is_not_there_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["crds", "generate", "--directory", str(tmp_path / "none")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text", ["y", "N", "1e3", "0x1f", "1_000", "+1", ".5", "0.0.0.0", "yes", "null", "-", ""]
 )
