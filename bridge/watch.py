@@ -182,6 +182,8 @@ class Watch:
                         yield Applied(seen)
         if not said and time.monotonic() - begun < _HASTY_SECONDS:
             raise _Ended
+        # The server ended it when its time was over: it lives, though nothing happened.
+        self._hear()
 
     async def _list_paged(self) -> AsyncGenerator[Seeing]:
         """List page by page; the version of the list is where to watch from."""
