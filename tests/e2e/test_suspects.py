@@ -343,7 +343,12 @@ async def test_undecodable_resources_among_99_good_ones_are_told_so_and_harm_nob
         said = condition((await crowd.resources())["wrong-type"])
         assert "spec.services[...].replicas" in said["message"]
         assert bridge.is_running
-        assert (await queue_depth(weir.nats.url)).pending == 0
+
+        async def the_queue_is_empty() -> bool:
+            depth = await queue_depth(weir.nats.url)
+            return (depth.pending, depth.in_flight) == (0, 0)
+
+        await eventually(the_queue_is_empty, within_seconds=60)
 
         mended = an_infera_deployment("wrong-type").with_server(replicas=1).spec
         await crowd.edit("wrong-type", mended)

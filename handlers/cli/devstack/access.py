@@ -114,6 +114,8 @@ def audit_policy() -> str:
                 ],
             },
             {"level": "None", "users": ["system:apiserver"]},
+            # What users write may be nested deeper than any reader of the log can decode.
+            {"level": "Metadata", "users": [ADMIN], "resources": [{"group": "infera.amd.com"}]},
             {"level": "Request", "users": [ADMIN, BRIDGE, HANDLERS], "verbs": changing},
             {"level": "Metadata"},
         ],
