@@ -94,28 +94,8 @@ class Writer:
         self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
     ) -> Manifest:
         """Replace `managedFields` of that state of an object; nothing else changes."""
-        read = live["metadata"]
-        operations = [
-            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-            # Written, not tested: a version that moved on, or is another object's, is a 409 then,
-            # like everywhere else; a test that fails is a 422.
-            {
-                "op": "replace",
-                "path": "/metadata/resourceVersion",
-                "value": read["resourceVersion"],
-            },
-        ]
-
-        async def call() -> bytes:
-            return await self._kube.patch_json(
-                kind,
-                read.get("namespace"),
-                read["name"],
-                operations,
-                timeout_seconds=self._seconds,
-            )
-
-        return _decoded(await self._do(f"own {kind.kind}/{read['name']}", call))
+        operations = [{"op": "replace", "path": "/metadata/managedFields", "value": entries}]
+        return await self._patch("own", kind, live, operations)
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:
         """
@@ -123,28 +103,9 @@ class Writer:
 
         A write of the last holder that is still on its way names the one before, and fails.
         """
-        read = live["metadata"]
         path = "/metadata/labels/" + FENCE.replace("/", "~1")
-        operations = [
-            {"op": "test", "path": "/metadata/uid", "value": read["uid"]},
-            {"op": "add", "path": path, "value": self._token},
-            {
-                "op": "replace",
-                "path": "/metadata/resourceVersion",
-                "value": read["resourceVersion"],
-            },
-        ]
-
-        async def call() -> bytes:
-            return await self._kube.patch_json(
-                kind,
-                read.get("namespace"),
-                read["name"],
-                operations,
-                timeout_seconds=self._seconds,
-            )
-
-        return _decoded(await self._do(f"fence {kind.kind}/{read['name']}", call))
+        operations = [{"op": "add", "path": path, "value": self._token}]
+        return await self._patch("fence", kind, live, operations)
 
     async def delete(self, kind: Kind, live: Manifest) -> None:
         """Delete that state of that object."""
@@ -194,6 +155,30 @@ class Writer:
             )
 
         await self._do(f"event {manifest['reason']}", call)
+
+    async def _patch(
+        self, verb: str, kind: Kind, live: Manifest, operations: list[dict[str, Any]]
+    ) -> Manifest:
+        """Patch that state of that object, and no other."""
+        read = live["metadata"]
+        # Written, not tested: a version that moved on, or is another object's, is a 409 then, like
+        # everywhere else; a test that fails is a 422.
+        version = {
+            "op": "replace",
+            "path": "/metadata/resourceVersion",
+            "value": read["resourceVersion"],
+        }
+
+        async def call() -> bytes:
+            return await self._kube.patch_json(
+                kind,
+                read.get("namespace"),
+                read["name"],
+                [*operations, version],
+                timeout_seconds=self._seconds,
+            )
+
+        return _decoded(await self._do(f"{verb} {kind.kind}/{read['name']}", call))
 
     async def _do(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
         """Carry out one call in a span of its own, and record it."""
