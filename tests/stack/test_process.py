@@ -166,11 +166,12 @@ def test_reserved_ports_are_all_different_and_below_the_ephemeral_range() -> Non
 
 
 def test_two_runs_at_once_reserve_different_ports() -> None:
+    # Both ask for the same ports in the same order, so only their locks keep them apart.
     script = """
-        import time
-        from handlers.cli.devstack import process
-        process.PORTS = range(31_990, 31_998)
-        print(*sorted(process.reserve_port() for _ in range(4)), flush=True)
+        import random, time
+        from handlers.cli.devstack.process import reserve_port
+        random.seed(4)
+        print(*(reserve_port() for _ in range(4)), flush=True)
         time.sleep(600)
     """
     with a_run(script) as one, a_run(script) as other:
