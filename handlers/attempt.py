@@ -28,6 +28,7 @@ from handlers.errors import DependencyDown, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
 from handlers.lease import Lease
+from handlers.limit import ConcurrencyLimit
 from handlers.locks import Turn
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
@@ -59,6 +60,7 @@ class Workplace(Struct, frozen=True, kw_only=True):
     world: World
     history: History
     breakers: Mapping[str, Breaker]
+    limit: ConcurrencyLimit
     is_cut: Callable[[], bool]
     """True once the process stops and waits no longer: no write begins any more."""
 
@@ -182,6 +184,7 @@ class Attempt:
                     self._at.world,
                     self._subject,
                 )
+            self._at.limit.kept_up()
             return settle_outcome(outcome, self._circumstances(), self._settings)
         except (KubeError, BusError, ReconcileError) as exc:
             error = exc
@@ -191,15 +194,20 @@ class Attempt:
             log.error("reconcile failed", action="reconcile", exception=exc)  # noqa: TRY400 - ours
             error = exc
         fail_span(str(error))
-        self._trip_breaker(error)
+        self._go_easy(error)
         return settle_error(error, self._circumstances(), self._settings)
 
-    def _trip_breaker(self, error: Exception) -> None:
+    def _go_easy(self, error: Exception) -> None:
+        """Ask nothing of a backend that is out, and less at once of one that is slow."""
         known = settled_as(error)
-        if isinstance(known, DependencyDown) and known.is_out:
-            breaker = self._at.breakers.get(known.backend)
-            if breaker is not None:
-                breaker.trip(str(known))
+        if not isinstance(known, DependencyDown):
+            return
+        breaker = self._at.breakers.get(known.backend)
+        if known.is_out and breaker is not None:
+            breaker.trip(str(known))
+        limit = self._at.limit
+        if known.is_slow and limit.too_slow(time.monotonic()):
+            log.warning("fewer at once", action="limit", count=limit.allowed, error=str(known))
 
     def _circumstances(self) -> Circumstances:
         return Circumstances(

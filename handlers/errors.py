@@ -13,7 +13,7 @@ Anything else is a failure of our own: counted, retried with back-off, quarantin
 from __future__ import annotations
 
 from bridge.jetstream import BusError
-from bridge.kube_errors import Conflict, KubeError, Throttled, Unavailable
+from bridge.kube_errors import SERVER_ERROR, Conflict, KubeError, Throttled, Unavailable
 
 KUBERNETES = "kubernetes"
 NATS = "nats"
@@ -41,13 +41,21 @@ class DependencyDown(ReconcileError):
     """A backend is in trouble; `is_out` where nothing of it answers."""
 
     def __init__(
-        self, backend: str, why: str, *, after_seconds: float | None = None, is_out: bool = True
+        self,
+        backend: str,
+        why: str,
+        *,
+        after_seconds: float | None = None,
+        is_out: bool = True,
+        is_slow: bool = False,
     ) -> None:
         """Take the backend's name, its words, and when it asks to be tried again."""
         super().__init__(f"{backend}: {why}")
         self.backend = backend
         self.after_seconds = after_seconds
         self.is_out = is_out
+        self.is_slow = is_slow
+        """Fewer calls at once could help: it was too slow, asked for less, or went away."""
 
 
 CONFLICT_RETRY_SECONDS = 0.1
@@ -68,16 +76,20 @@ def settled_as(exc: BaseException) -> BaseException:
         case Conflict():
             return GiveBack(str(exc), CONFLICT_RETRY_SECONDS, grows=True)
         case Throttled() | Unavailable():
-            is_out = isinstance(exc, Unavailable) and exc.status in _OUT
-            after = exc.retry_after_seconds
-            return DependencyDown(KUBERNETES, str(exc), after_seconds=after, is_out=is_out)
+            return DependencyDown(
+                KUBERNETES,
+                str(exc),
+                after_seconds=exc.retry_after_seconds,
+                is_out=isinstance(exc, Unavailable) and exc.status in _OUT,
+                is_slow=exc.status != SERVER_ERROR,
+            )
         case KubeError() if exc.status in _ACCESS:
             # Of our own rights: what a child is refused for never leaves apply.py.
             after = ACCESS_RETRY_SECONDS
             return DependencyDown(KUBERNETES, str(exc), after_seconds=after, is_out=False)
         case TimeoutError():
             # A reconcile does nothing that takes long but wait for the API server.
-            return DependencyDown(KUBERNETES, str(exc), is_out=False)
+            return DependencyDown(KUBERNETES, str(exc), is_out=False, is_slow=True)
         case BusError():
             return DependencyDown(NATS, str(exc))
         case _:

@@ -20,6 +20,7 @@ from handlers.breaker import Breaker
 from handlers.handler import AnyHandler
 from handlers.history import History
 from handlers.lease import Leases
+from handlers.limit import ConcurrencyLimit
 from handlers.locks import KeyLocks, Solitude
 from handlers.queue import Delivery, Pull
 from handlers.reconcile import World
@@ -55,11 +56,15 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._is_cut = False
+        self._limit = ConcurrencyLimit(
+            self._settings.concurrency, self._settings.write_timeout_seconds
+        )
         self._workplace = Workplace(
             bus=self._bus,
             world=world,
             history=History(self._bus, world.identity),
             breakers=breakers,
+            limit=self._limit,
             is_cut=lambda: self._is_cut,
         )
 
@@ -89,7 +94,7 @@ class Worker:
                 return
         if self._pull.is_missing:
             await self._declare()
-        free = self._settings.concurrency - len(self._tasks) - self._pull.owed
+        free = self._limit.allowed - len(self._tasks) - self._pull.owed
         if free > 0:
             await self._pull.ask(free)
         delivery = await self._pull.take(TAKE_SECONDS)

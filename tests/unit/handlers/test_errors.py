@@ -72,6 +72,25 @@ def test_what_concerns_our_access_is_never_an_outage(error: KubeError) -> None:
     assert not found.is_out
 
 
+SLOW: list[tuple[KubeError | TimeoutError, bool]] = [
+    (Throttled(429, "TooManyRequests", "x"), True),
+    (Unavailable(0, "ConnectionLost", "Server disconnected"), True),
+    (Unavailable(504, "Timeout", "x"), True),
+    (TimeoutError("not done in 120 s"), True),
+    (Unavailable(500, "InternalError", "failed calling webhook"), False),
+    (Refused(403, "Forbidden", "x"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "is_slow"), SLOW)
+def test_only_what_fewer_calls_could_help_counts_as_slow(
+    error: KubeError | TimeoutError, *, is_slow: bool
+) -> None:
+    found = settled_as(error)
+    assert isinstance(found, DependencyDown)
+    assert found.is_slow is is_slow
+
+
 def test_the_words_and_the_patience_of_the_server_are_kept() -> None:
     found = settled_as(Throttled(429, "TooManyRequests", "slow down", 9.0))
     assert isinstance(found, DependencyDown)
