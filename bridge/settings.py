@@ -70,6 +70,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     quarantine_retry_seconds: _Positive = 300.0
     convict_crashes: _Count = 3
     """So many deaths of a process that ran the object alone convict it."""
+    convict_crashes_in_doubt: _Count = 10
+    """So many convict it while a suspect has outlived its deaths: processes die of other things."""
     child_retry_seconds: _Positive = 5.0
     """First retry after a refusal that concerns one child; doubles up to the next setting."""
     child_retry_max_seconds: _Positive = 60.0

@@ -43,6 +43,7 @@ from handlers.settle import (
     settle_outcome,
 )
 from handlers.state import EMPTY, FailState, load_state, save_state, take_back_state
+from handlers.suspects import acquit, crashes_to_convict
 from handlers.writes import Writer
 
 UNSETTLED_RETRY_SECONDS = 1.0
@@ -122,6 +123,8 @@ class Attempt:
                     await self._tell_quarantined(settlement)
                 if settlement.result is Result.LEASE_LOST:
                     await self._return_run()
+                elif self._counted_at and self._state.crashes:
+                    await acquit(self._at.bus)
                 await self._carry_out(settlement)
             except (BusError, KubeError) as exc:
                 log.warning("delivery not settled", action="settle", error=str(exc))
@@ -139,13 +142,19 @@ class Attempt:
             return Settlement(result=Result.HELD, reason=self._state.error.partition(":")[0])
         await self._turn.alone()
         self._is_alone = True
-        if self._state.crashes >= self._settings.convict_crashes:
+        if await self._is_convicted():
             return settle_conviction(self._circumstances(), self._settings)
         run = self._state.crashes + 1
         counted = msgspec.structs.replace(self._state, crashes=run)
         self._counted_at = await save_state(self._at.bus, self._key, counted)
         log.warning("runs alone: its last handler died", action="suspect", run=run)
         return await self._reconciled()
+
+    async def _is_convicted(self) -> bool:
+        crashes = self._state.crashes
+        if crashes < self._settings.convict_crashes:
+            return False
+        return crashes >= await crashes_to_convict(self._at.bus)
 
     async def _return_run(self) -> None:
         """A run alone that its process outlived is no crash, however it was cut."""

@@ -18,6 +18,7 @@ from handlers.inferadeployment import HANDLER
 from handlers.queue import Pull
 from handlers.renderers import mark
 from handlers.state import EMPTY, FailState, load_state, save_state
+from handlers.suspects import acquit, crashes_to_convict
 from tests.stack.eventually import eventually
 
 GROUP = "kubernetes"
@@ -254,6 +255,19 @@ async def test_the_mark_of_a_renderer_goes_with_its_last_holder(bus: Bus) -> Non
         return await bus.last(streams.STATE, subject) is None
 
     await eventually(is_gone, within_seconds=5)
+
+
+async def test_a_suspect_that_lived_makes_three_deaths_too_few_for_a_while(bus: Bus) -> None:
+    assert await crashes_to_convict(bus) == 3
+    await acquit(bus)
+    await acquit(bus)
+    assert await crashes_to_convict(bus) == 10
+    stored = await bus.last(streams.STATE, f"{STATE_SUBJECT}._acquitted")
+    assert stored is not None
+    assert stored.headers["Nats-TTL"] == "300s"
+
+    await bus.api(f"STREAM.DELETE.{streams.STATE}")
+    assert await crashes_to_convict(bus) == 3
 
 
 # ---------------------------------------------------------------------------------- timers

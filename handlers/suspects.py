@@ -1,0 +1,35 @@
+"""
+Whether the death of a process can be put down to the object that it ran alone.
+
+A suspect that was counted and then outlives a run proves that processes die of other things too:
+memory is short, a probe is too strict, somebody kills. While that was seen lately, three deaths in
+a row say little of an object, and more are asked for.
+"""
+
+from __future__ import annotations
+
+from bridge.events import STATE_SUBJECT
+from bridge.jetstream import Bus, StreamMissing
+from bridge.streams import STATE
+from handlers.state import ttl
+
+MARK = f"{STATE_SUBJECT}._acquitted"
+"""`_` begins no kind's name."""
+DOUBT_SECONDS = 300.0
+"""For so long a suspect that outlived its count speaks for all others."""
+
+
+async def acquit(bus: Bus) -> None:
+    """Have every handler know that a suspect, counted before, lived."""
+    await bus.publish(MARK, headers={"Nats-TTL": ttl(DOUBT_SECONDS)})
+
+
+async def crashes_to_convict(bus: Bus) -> int:
+    """Return how many runs alone in a row have to end with a death, as things stand."""
+    settings = bus.settings
+    try:
+        is_doubtful = await bus.last(STATE, MARK) is not None
+    except StreamMissing:
+        is_doubtful = False
+    few, many = settings.convict_crashes, settings.convict_crashes_in_doubt
+    return max(few, many) if is_doubtful else few
