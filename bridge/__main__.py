@@ -11,8 +11,8 @@ import uvloop
 
 from bridge import telemetry
 from bridge.health import Check, serve_health
-from bridge.jetstream import connect_nats
 from bridge.kube import connect_kube
+from bridge.nats_connection import connect_nats
 from bridge.relay import Relay
 from bridge.settings import Settings
 from crds import KINDS

@@ -11,33 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
-import nats
 import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from bridge import streams
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds import KINDS
 
 REQUEST_SECONDS = 5.0
-CONNECT_SECONDS = 2
-RECONNECT_WAIT_SECONDS = 0.25
-PING_SECONDS = 5
-PINGS_OUTSTANDING_MAX = 2
 WRONG_SEQUENCE = (10071, 10164)
 NOT_FOUND = (10059, 10014, 10037, 10057)
 """Stream, consumer, message not found; message to delete not found."""
+
+Declared: TypeAlias = Literal["STREAM", "CONSUMER"]
+"""What is declared, in the words of the API's subjects."""
 
 log = logger(__name__)
 
@@ -244,22 +239,36 @@ class Bus:
             return None
         return ConsumerState(pending=said["num_pending"], ack_pending=said["num_ack_pending"])
 
-    async def declare(self) -> None:
-        """Make every stream and consumer that is missing; change what an older version made."""
+    async def declare(self, *, brings: Declared | None = None) -> None:
+        """
+        Make every stream and consumer that is missing; change what an older version made.
+
+        Their settings are changed by who starts, and never on the way, or two processes with
+        different ones would change them for ever: `brings` names what a starting process decides.
+        A consumer gets the kinds that it lacks whatever made it.
+        """
         for config in streams.stream_configs(self.settings):
-            await self._declare("STREAM", config["name"], config, config)
+            await self._declare("STREAM", config["name"], config, config, brings)
         for group, kinds in self.groups.items():
             config = streams.consumer_config(group, kinds, self.settings)
             name = f"{streams.QUEUE}.{config['name']}"
             body = {"stream_name": streams.QUEUE, "config": config}
-            await self._declare("CONSUMER", name, config, body)
+            await self._declare("CONSUMER", name, config, body, brings)
 
     async def _declare(
-        self, what: str, name: str, config: streams.Config, body: dict[str, Any]
+        self,
+        what: Declared,
+        name: str,
+        config: streams.Config,
+        body: dict[str, Any],
+        brings: Declared | None,
     ) -> None:
         said = await self.api(f"{what}.INFO.{name}")
-        if said is not None and _version(said["config"]) >= _version(config):
-            return
+        if said is not None:
+            wanted = streams.changed(said["config"], config, with_settings=brings == what)
+            if wanted is None:
+                return
+            body = {**body, "config": wanted} if what == "CONSUMER" else wanted
         verb = f"{what}.CREATE.{name}"
         if said is not None and what == "STREAM":
             verb = f"STREAM.UPDATE.{name}"
@@ -270,7 +279,7 @@ class Bus:
             said = await self.api(f"{what}.INFO.{name}")
             if said is None:
                 raise
-            if _version(said["config"]) < _version(config):
+            if streams.changed(said["config"], config, with_settings=brings == what) is not None:
                 log.warning("cannot be changed", action="declare", name=name, error=str(exc))
             return
         log.info("declared", action="declare", what=what.lower(), name=name)
@@ -285,117 +294,7 @@ def groups() -> dict[str, tuple[str, ...]]:
     return found
 
 
-@asynccontextmanager
-async def connect_nats(
-    settings: Settings, component: str, *, within_seconds: float | None = None
-) -> AsyncIterator[Bus]:
-    """
-    Give a connection that heals itself, waiting for the first contact as long as it takes.
-
-    A command, for which a person waits, gives `within_seconds`. Raises BusUnavailable where the
-    first contact takes longer, SettingsError where the credentials, the certificates or the URL
-    cannot be read.
-    """
-    client = Client()
-    bus = Bus(client, settings)
-    has_connected = False
-    has_said = within_seconds is not None
-    text = "no answer"
-    urls = public(settings.nats_url)
-
-    async def on_error(exc: Exception) -> None:
-        nonlocal has_said, text
-        text = str(exc) or type(exc).__name__
-        if has_connected or has_said:
-            log.debug("nats error", action="nats", error=text)
-            return
-        has_said = True
-        log.warning("NATS cannot be reached; trying for ever", action="nats", urls=urls, error=text)
-
-    async def on_down() -> None:
-        if has_connected:
-            log.warning("connection to NATS lost", action="nats", urls=urls)
-
-    async def on_up() -> None:
-        log.info("connected to NATS again", action="nats")
-        for call in bus.on_reconnect:
-            await call()
-
-    options: dict[str, Any] = {
-        "servers": [url.strip() for url in settings.nats_url.split(",")],
-        "name": f"weir-{component} {settings.identity}",
-        "inbox_prefix": f"_INBOX_{component}",
-        # The default gives up after two minutes.
-        "max_reconnect_attempts": -1,
-        "reconnect_time_wait": RECONNECT_WAIT_SECONDS,
-        "connect_timeout": CONNECT_SECONDS,
-        "ping_interval": PING_SECONDS,
-        "max_outstanding_pings": PINGS_OUTSTANDING_MAX,
-        "error_cb": on_error,
-        "disconnected_cb": on_down,
-        "reconnected_cb": on_up,
-        **_credentials(settings),
-    }
-    # With attempts without end this returns only once connected; on_error says that it waits.
-    try:
-        async with asyncio.timeout(within_seconds):
-            await client.connect(**options)
-    except TimeoutError as exc:
-        await _close(client)
-        raise BusUnavailable(text) from exc
-    except (nats.errors.Error, ValueError) as exc:
-        raise SettingsError(f"WEIR_NATS_URL={urls}: {exc}; use nats://HOST:PORT") from exc
-    has_connected = True
-    try:
-        yield bus
-    finally:
-        # What is closed on purpose is not lost.
-        has_connected = False
-        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            await asyncio.wait_for(client.flush(timeout=1), 2)
-        await _close(client)
-
-
-def public(urls: str) -> str:
-    """Return NATS URLs without the user, password or token that they may hold."""
-    return ",".join(
-        f"{scheme}{mark}{rest.rpartition('@')[2]}"
-        for scheme, mark, rest in (url.strip().rpartition("://") for url in urls.split(","))
-    )
-
-
-async def _close(client: Client) -> None:
-    with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-        await asyncio.wait_for(client.close(), 2)
-
-
-def _credentials(settings: Settings) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    if settings.nats_creds:
-        try:
-            Path(settings.nats_creds).read_bytes()
-        except OSError as exc:
-            raise SettingsError(f"cannot read the credentials of WEIR_NATS_CREDS: {exc}") from exc
-        given["user_credentials"] = settings.nats_creds
-    if settings.nats_ca or settings.nats_cert:
-        try:
-            context = ssl.create_default_context(cafile=settings.nats_ca or None)
-            if settings.nats_cert:
-                context.load_cert_chain(settings.nats_cert, keyfile=settings.nats_key or None)
-        except (OSError, ssl.SSLError) as exc:
-            raise SettingsError(
-                f"cannot read the certificates of WEIR_NATS_CA/CERT/KEY: {exc}"
-            ) from exc
-        given["tls"] = context
-    return given
-
-
 def age_seconds(info: Mapping[str, Any]) -> float:
     """Return how old the stream is that STREAM.INFO told of, by the server's clock."""
     now, created = (datetime.fromisoformat(info[field]) for field in ("ts", "created"))
     return (now - created).total_seconds()
-
-
-def _version(config: Mapping[str, Any]) -> int:
-    text = (config.get("metadata") or {}).get(streams.VERSION_KEY, "0")
-    return int(text) if text.isdecimal() else 0

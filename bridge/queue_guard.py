@@ -70,7 +70,7 @@ class QueueGuard:
                 is_missing = True
             else:
                 METRICS.set_queue_depth(group, state.pending, state.ack_pending)
-        await self._bus.declare()
+        await self._bus.declare(brings=None if self._created else "STREAM")
         stream = await self._bus.stream_info(QUEUE)
         if stream is None:
             raise BusUnavailable(f"the stream {QUEUE} cannot be made")

@@ -28,8 +28,10 @@ DEAD = "WEIR_DEAD"
 HISTORY = "WEIR_HISTORY"
 
 CONFIG_VERSION = 1
-"""A stream or consumer is changed only by a version newer than the one its metadata names."""
+"""What no setting says of a stream or consumer is changed only by a newer version than made it."""
 VERSION_KEY = "weir.dev/config-version"
+SETTINGS = ("num_replicas", "duplicate_window", "ack_wait")
+"""What a setting says of a stream or consumer."""
 
 _SECOND = 1_000_000_000
 _DAY = 24 * 3600 * _SECOND
@@ -133,3 +135,34 @@ def consumer_config(group: str, kinds: tuple[str, ...], settings: Settings) -> C
         "num_replicas": 0,
         "metadata": {VERSION_KEY: str(CONFIG_VERSION)},
     }
+
+
+def changed(found: Config, wanted: Config, *, with_settings: bool) -> Config | None:
+    """
+    Return what a stream or consumer is to become, None where it stays as it is.
+
+    A newer version keeps its own; what an equal version made changes where the settings differ
+    (`with_settings`). A kind that another version serves and this one does not stays served.
+    """
+    if _version(found) < _version(wanted):
+        return wanted
+    new = dict(found)
+    lacking = [s for s in wanted.get("filter_subjects", ()) if s not in _subjects(found)]
+    if lacking:
+        new.pop("filter_subject", None)
+        new["filter_subjects"] = _subjects(found) + lacking
+    if with_settings and _version(found) == _version(wanted):
+        # A consumer's replicas are 0: as many as its stream has.
+        new |= {f: wanted[f] for f in SETTINGS if wanted.get(f) and wanted[f] != found.get(f)}
+    return new if new != found else None
+
+
+def _subjects(config: Config) -> list[str]:
+    """Return a consumer's filters; the server tells a single one by another name."""
+    one = config.get("filter_subject")
+    return [*config.get("filter_subjects", ()), *([one] if one else [])]
+
+
+def _version(config: Config) -> int:
+    text = (config.get("metadata") or {}).get(VERSION_KEY, "0")
+    return int(text) if text.isdecimal() else 0

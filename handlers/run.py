@@ -17,9 +17,10 @@ import uvloop
 
 from bridge import telemetry
 from bridge.health import Check, serve_health
-from bridge.jetstream import Bus, BusError, BusUnavailable, connect_nats
+from bridge.jetstream import Bus, BusError, BusUnavailable
 from bridge.kube import Kube, connect_kube
 from bridge.kube_errors import KubeError, Unavailable
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from handlers.breaker import Breaker
@@ -175,7 +176,7 @@ class Process:
         """Declare what is missing; take a look before the first lease."""
         while True:
             try:
-                await self._bus.declare()
+                await self._bus.declare(brings="CONSUMER")
                 await self._leases.check()
             except BusError as exc:
                 log.warning("the queue is not there yet", action="start", error=str(exc))

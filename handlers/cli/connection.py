@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 import nats.errors
 
-from bridge.jetstream import Bus, BusError, BusUnavailable, Stored, connect_nats, public
+from bridge.jetstream import Bus, BusError, BusUnavailable, Stored
+from bridge.nats_connection import connect_nats, public
 from bridge.settings import Settings
 from handlers.cli.output import CommandError
 

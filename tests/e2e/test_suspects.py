@@ -17,7 +17,7 @@ import nats
 import pytest
 
 from bridge.events import DEAD_SUBJECT, ObjectKey
-from bridge.jetstream import connect_nats
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from crds.inferadeployment import KIND
 from crds.kubernetes import CUSTOM_RESOURCE_DEFINITION, Manifest

@@ -18,8 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge import telemetry
 from bridge.events import ChangeEvent, EventType, decode
-from bridge.jetstream import Bus, connect_nats
+from bridge.jetstream import Bus
 from bridge.kube import Kube, connect_kube
+from bridge.nats_connection import connect_nats
 from bridge.relay import Relay
 from bridge.settings import Settings
 from bridge.streams import QUEUE, consumer_name

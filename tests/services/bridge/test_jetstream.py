@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from bridge import streams
-from bridge.jetstream import (
-    Bus,
-    BusUnavailable,
-    StreamMissing,
-    WrongSequence,
-    connect_nats,
-    public,
-)
+from bridge.jetstream import Bus, BusUnavailable, StreamMissing, WrongSequence
+from bridge.nats_connection import connect_nats, public
 from bridge.settings import Settings, SettingsError
 from handlers.cli.devstack.nats_server import NatsServer
 from tests.stack.eventually import eventually
@@ -243,6 +237,46 @@ async def test_a_consumer_of_an_older_version_is_brought_up_to_date(bus: Bus) ->
     await bus.declare()
     config = await _config(bus, f"CONSUMER.INFO.{name}")
     assert config["ack_wait"] == 10_000_000_000
+
+
+CONSUMER = f"{streams.QUEUE}.{streams.consumer_name('kubernetes')}"
+
+
+async def test_who_starts_brings_its_settings_and_who_only_looks_leaves_them(
+    nats_server: NatsServer, bus: Bus
+) -> None:
+    patient = Settings(nats_url=nats_server.url, ack_wait_seconds=60, duplicate_window_seconds=30)
+    async with connect_nats(patient, "tests") as other:
+        await other.declare(brings="CONSUMER")
+        assert (await _config(bus, f"CONSUMER.INFO.{CONSUMER}"))["ack_wait"] == 60_000_000_000
+        queue = await _config(bus, f"STREAM.INFO.{streams.QUEUE}")
+        assert queue["duplicate_window"] == 120_000_000_000
+
+        await other.declare(brings="STREAM")
+        queue = await _config(bus, f"STREAM.INFO.{streams.QUEUE}")
+        assert queue["duplicate_window"] == 30_000_000_000
+    await bus.declare()
+    assert (await _config(bus, f"CONSUMER.INFO.{CONSUMER}"))["ack_wait"] == 60_000_000_000
+    assert await _config(bus, f"STREAM.INFO.{streams.QUEUE}") == queue
+
+
+@pytest.mark.parametrize("version", [streams.CONFIG_VERSION, streams.CONFIG_VERSION + 1])
+async def test_a_kind_that_joins_a_group_is_served_beside_those_of_other_versions(
+    bus: Bus, version: int
+) -> None:
+    config = await _config(bus, f"CONSUMER.INFO.{CONSUMER}")
+    config["metadata"] = {streams.VERSION_KEY: str(version)}
+    await bus.api(f"CONSUMER.CREATE.{CONSUMER}", {"stream_name": streams.QUEUE, "config": config})
+    known = bus.groups["kubernetes"]
+    for joined in ("modelpool", "routingpolicy"):
+        bus.groups["kubernetes"] = (*known, joined)
+        await bus.declare()
+    bus.groups["kubernetes"] = known
+    await bus.declare()
+    config = await _config(bus, f"CONSUMER.INFO.{CONSUMER}")
+    served = [f"weir.w.{kind}.>" for kind in (*known, "modelpool", "routingpolicy")]
+    assert config["filter_subjects"] == served
+    assert config["metadata"][streams.VERSION_KEY] == str(version)
 
 
 async def test_the_queue_keeps_one_message_of_a_subject_and_dead_letters_a_month(bus: Bus) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from bridge.jetstream import Bus, connect_nats
+from bridge.jetstream import Bus
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from handlers.__main__ import main
 from handlers.cli.devstack.nats_server import NatsServer

@@ -9,7 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 from bridge.events import LEASE_SUBJECT, ObjectKey
-from bridge.jetstream import BusUnavailable, StreamMissing, connect_nats
+from bridge.jetstream import BusUnavailable, StreamMissing
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from bridge.streams import LOCK
 from handlers.cli.devstack.nats_server import NatsServer

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from bridge import streams
 from bridge.events import ObjectKey
-from bridge.jetstream import Bus, connect_nats
+from bridge.jetstream import Bus
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.lease import Leases

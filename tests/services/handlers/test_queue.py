@@ -10,7 +10,8 @@ import pytest
 
 from bridge import streams
 from bridge.events import STATE_SUBJECT, WORK_SUBJECT, ChangeEvent, EventType, ObjectKey, encode
-from bridge.jetstream import Bus, BusUnavailable, connect_nats
+from bridge.jetstream import Bus, BusUnavailable
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.dead import bury, exhume

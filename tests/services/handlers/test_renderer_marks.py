@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from bridge import streams
-from bridge.jetstream import Bus, connect_nats
+from bridge.jetstream import Bus
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.registry import HANDLERS

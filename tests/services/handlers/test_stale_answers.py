@@ -10,7 +10,8 @@ import pytest
 
 from bridge import streams
 from bridge.events import WORK_SUBJECT, ObjectKey
-from bridge.jetstream import Bus, BusError, connect_nats
+from bridge.jetstream import Bus, BusError
+from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT
 from handlers.cli.devstack.nats_server import NatsServer
