@@ -48,6 +48,10 @@ from handlers.writes import Writer
 
 UNSETTLED_RETRY_SECONDS = 1.0
 """A message whose settlement could not be stored comes again after so long."""
+FENCED = (Result.UNCHANGED, Result.CHANGED, Result.GONE)
+"""Results of a run that met every child: a write of the last holder can land nowhere any more."""
+OUTLIVED = (Result.UNCHANGED, Result.CHANGED, Result.REFUSED)
+"""Results that say something of the object: it was read, rendered, and killed nobody."""
 QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD)
 """Results that are a metric only, where no write was tried."""
 
@@ -114,18 +118,18 @@ class Attempt:
         started = time.perf_counter()
         parent = self._delivery.event.traceparent
         with span("reconcile", kind=SpanKind.CONSUMER, parent=parent, key=self._key.token):
+            settlement = await self._settled()
+            seconds = time.perf_counter() - started
+            METRICS.reconciled(self._key.kind, settlement.result, settlement.reason, seconds)
+            self._lease.is_fenced |= settlement.result in FENCED
             try:
-                self._state = await load_state(self._at.bus, self._key)
-                settlement = await self._settled()
-                seconds = time.perf_counter() - started
-                METRICS.reconciled(self._key.kind, settlement.result, settlement.reason, seconds)
                 if settlement.result is Result.QUARANTINED:
                     await self._tell_quarantined(settlement)
                 if settlement.result is Result.LEASE_LOST:
                     await self._return_run()
-                elif self._counted_at and self._state.crashes:
-                    await acquit(self._at.bus)
                 await self._carry_out(settlement)
+                if self._counted_at and self._state.crashes and settlement.result in OUTLIVED:
+                    await acquit(self._at.bus)
             except (BusError, KubeError) as exc:
                 log.warning("delivery not settled", action="settle", error=str(exc))
                 await self._delivery.give_back(UNSETTLED_RETRY_SECONDS)
@@ -133,7 +137,27 @@ class Attempt:
             await self._tell_finished(settlement, seconds)
 
     async def _settled(self) -> Settlement:
-        """Return what becomes of the message, after a run beside others, or alone."""
+        """Return what becomes of the message, however its reconcile ends."""
+        error: Exception
+        try:
+            self._state = await load_state(self._at.bus, self._key)
+            settlement = await self._judged()
+        except (KubeError, BusError, ReconcileError) as exc:
+            error = exc
+        except TimeoutError:
+            error = TimeoutError(f"not done in {self._settings.reconcile_seconds_max:g} s")
+        except Exception as exc:  # noqa: BLE001 - the one place: a bug harms its object only
+            log.error("reconcile failed", action="reconcile", exception=exc)  # noqa: TRY400 - ours
+            error = exc
+        else:
+            self._pace(is_slow=self._writer.was_slow, kept_up=settlement.result in OUTLIVED)
+            return settlement
+        fail_span(str(error))
+        self._go_easy(error)
+        return settle_error(error, self._circumstances(), self._settings)
+
+    async def _judged(self) -> Settlement:
+        """Return what becomes of the message after a run beside others, or alone."""
         if not (self._lease.predecessor_died or self._state.crashes > 0):
             return await self._reconciled()
         self._state = await self._present_state()
@@ -181,42 +205,35 @@ class Attempt:
         return FailState(uid=self._subject.uid, generation=self._subject.generation)
 
     async def _reconciled(self) -> Settlement:
-        """Run the reconcile; however it ends, return a settlement."""
-        error: Exception
-        try:
-            async with asyncio.timeout(self._settings.reconcile_seconds_max):
-                outcome = await reconcile(
-                    self._delivery.event,
-                    self._handler,
-                    self._state,
-                    self._writer,
-                    self._at.world,
-                    self._subject,
-                )
-            self._at.limit.kept_up()
-            return settle_outcome(outcome, self._circumstances(), self._settings)
-        except (KubeError, BusError, ReconcileError) as exc:
-            error = exc
-        except TimeoutError:
-            error = TimeoutError(f"not done in {self._settings.reconcile_seconds_max:g} s")
-        except Exception as exc:  # noqa: BLE001 - the one place: a bug harms its object only
-            log.error("reconcile failed", action="reconcile", exception=exc)  # noqa: TRY400 - ours
-            error = exc
-        fail_span(str(error))
-        self._go_easy(error)
-        return settle_error(error, self._circumstances(), self._settings)
+        """Return what becomes of the message after a reconcile that came to its end."""
+        async with asyncio.timeout(self._settings.reconcile_seconds_max):
+            outcome = await reconcile(
+                self._delivery.event,
+                self._handler,
+                self._state,
+                self._writer,
+                self._at.world,
+                self._subject,
+            )
+        return settle_outcome(outcome, self._circumstances(), self._settings)
 
     def _go_easy(self, error: Exception) -> None:
         """Ask nothing of a backend that is out, and less at once of one that is slow."""
         known = settled_as(error)
-        if not isinstance(known, DependencyDown):
-            return
-        breaker = self._at.breakers.get(known.backend)
-        if known.is_out and breaker is not None:
-            breaker.trip(str(known))
+        if isinstance(known, DependencyDown):
+            breaker = self._at.breakers.get(known.backend)
+            if known.is_out and breaker is not None:
+                breaker.trip(str(known))
+            self._pace(is_slow=known.is_slow, kept_up=False)
+
+    def _pace(self, *, is_slow: bool, kept_up: bool) -> None:
         limit = self._at.limit
-        if known.is_slow and limit.too_slow(time.monotonic()):
-            log.warning("fewer at once", action="limit", count=limit.allowed, error=str(known))
+        if is_slow and limit.too_slow(time.monotonic()):
+            log.warning(
+                "the API server is slow: fewer at once", action="limit", count=limit.allowed
+            )
+        elif kept_up and not is_slow:
+            limit.kept_up()
 
     def _circumstances(self) -> Circumstances:
         return Circumstances(

@@ -81,7 +81,7 @@ def settled_as(exc: BaseException) -> BaseException:
                 str(exc),
                 after_seconds=exc.retry_after_seconds,
                 is_out=isinstance(exc, Unavailable) and exc.status in _OUT,
-                is_slow=exc.status != SERVER_ERROR,
+                is_slow=is_slow(exc),
             )
         case KubeError() if exc.status in _ACCESS:
             # Of our own rights: what a child is refused for never leaves apply.py.
@@ -94,3 +94,8 @@ def settled_as(exc: BaseException) -> BaseException:
             return DependencyDown(NATS, str(exc))
         case _:
             return exc
+
+
+def is_slow(exc: Throttled | Unavailable) -> bool:
+    """Return whether fewer calls at once could have helped; a 500 speaks of one object."""
+    return exc.status != SERVER_ERROR

@@ -42,15 +42,17 @@ class Claim(Struct, frozen=True, kw_only=True):
     """Of the process: two that were given one name are two."""
     sequence: int
     """Stream sequence of the delivery that is being handled."""
+    predecessor_died: bool = False
+    """The holder before never let go."""
 
 
 class Lease:
     """One object, ours until `seconds_left` is used up or `release` is called."""
 
     def __init__(
-        self, bus: Bus, subject: str, claim: Claim, sequence: int, taken_at: float, *, died: bool
+        self, bus: Bus, subject: str, claim: Claim, sequence: int, taken_at: float
     ) -> None:
-        """Take what the acquisition gave; `died` where the last holder never let go."""
+        """Take what the acquisition gave."""
         self._bus = bus
         self._subject = subject
         self._claim = claim
@@ -60,7 +62,9 @@ class Lease:
         self._renewal: asyncio.Task[bool] | None = None
         self._is_uncertain = False
         self._seconds = bus.settings.lease_seconds
-        self.predecessor_died = died
+        self.predecessor_died = claim.predecessor_died
+        self.is_fenced = not claim.predecessor_died
+        """Whether nothing that the last holder may still write can land any more."""
 
     @property
     def seconds_left(self) -> float:
@@ -109,7 +113,11 @@ class Lease:
         return False
 
     async def release(self) -> None:
-        """Let the object go; a lease that is not ours any more is left alone."""
+        """
+        Let the object go; a lease that is not ours any more is left alone.
+
+        One that is not fenced runs out instead: so the next holder, too, learns that one died.
+        """
         if self._renewal is not None and not self._renewal.done():
             await self._renewal
         if self._is_uncertain:
@@ -118,7 +126,15 @@ class Lease:
             return
         self._is_lost = True
         try:
-            await self._bus.delete(LOCK, self._sequence)
+            if self.is_fenced:
+                await self._bus.delete(LOCK, self._sequence)
+            else:
+                await self._bus.publish(
+                    self._subject,
+                    msgspec.json.encode(self._claim),
+                    headers={"Nats-TTL": ttl(0)},
+                    expect_last_subject_sequence=self._sequence,
+                )
         except BusError as exc:
             log.debug("lease not released, its TTL will", action="lease", error=str(exc))
 
@@ -161,18 +177,20 @@ class Leases:
             return None
         subject = f"{LEASE_SUBJECT}.{key.token}"
         claim = Claim(holder=self._identity, incarnation=self._incarnation, sequence=sequence)
-        lease = await self._try(subject, claim, 0, died=False)
+        lease = await self._try(subject, claim, 0)
         if lease is not None:
             return lease
         stored = await self.bus.last(LOCK, subject)
         if stored is None:
             return None
         if stored.headers.get("Nats-Marker-Reason") == "MaxAge":
-            return await self._try(subject, claim, stored.sequence, died=True)
-        if self._is_own(stored.payload):
+            return await self._try(subject, after_a_death(claim), stored.sequence)
+        own = self._own(stored.payload)
+        if own is not None:
             # Nobody in this process holds it (the caller has the key's lock): it was taken by a
-            # request whose answer was lost.
-            return await self._try(subject, claim, stored.sequence, died=False)
+            # request whose answer was lost, or given up unfenced.
+            again = after_a_death(claim) if own.predecessor_died else claim
+            return await self._try(subject, again, stored.sequence)
         return None
 
     async def check(self) -> None:
@@ -214,11 +232,13 @@ class Leases:
         except BusError as exc:
             log.debug("lease stream not checked", action="lease", error=str(exc))
 
-    def _is_own(self, payload: bytes) -> bool:
+    def _own(self, payload: bytes) -> Claim | None:
+        """Return the claim where it is one of this process."""
         try:
-            return msgspec.json.decode(payload, type=Claim).incarnation == self._incarnation
+            claim = msgspec.json.decode(payload, type=Claim)
         except msgspec.MsgspecError:
-            return False
+            return None
+        return claim if claim.incarnation == self._incarnation else None
 
     def lose_all(self, why: str) -> None:
         """Drop every lease and take none for one lease time."""
@@ -234,7 +254,7 @@ class Leases:
         self._held.discard(lease)
         await lease.release()
 
-    async def _try(self, subject: str, claim: Claim, expected: int, *, died: bool) -> Lease | None:
+    async def _try(self, subject: str, claim: Claim, expected: int) -> Lease | None:
         started = time.monotonic()
         known = self._highest
         try:
@@ -247,7 +267,7 @@ class Leases:
             )
         except WrongSequence:
             return None
-        lease = Lease(self.bus, subject, claim, ack.seq, started, died=died)
+        lease = Lease(self.bus, subject, claim, ack.seq, started)
         if ack.seq <= known and self._highest >= known:
             # Sent after `known` was given out, so the stream counts anew.
             self.lose_all("the lease stream began anew")
@@ -257,3 +277,8 @@ class Leases:
             return None
         self._held.add(lease)
         return lease
+
+
+def after_a_death(claim: Claim) -> Claim:
+    """Return the claim of who takes over from a holder that never let go."""
+    return msgspec.structs.replace(claim, predecessor_died=True)

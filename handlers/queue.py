@@ -8,6 +8,7 @@ Source: JetStream API, `$JS.API.CONSUMER.MSG.NEXT` (ADR-37 on the status codes).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -196,11 +197,15 @@ class Pull:
     async def _listen_anew(self) -> None:
         """Expect nothing of the requests that were out when the connection was lost."""
         await self._incarnation.look()
-        if self._subscription is not None:
-            await self._subscription.unsubscribe()
+        # The new one first: the connection may be lost again at any of these lines, and this is
+        # cut off there and called anew.
+        before, self._subscription = self._subscription, None
         await self._listen()
         self._asks.clear()
         self.wake()
+        if before is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await before.unsubscribe()
 
     async def _on_message(self, message: Msg) -> None:
         status = (message.headers or {}).get("Status", "")

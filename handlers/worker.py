@@ -86,11 +86,7 @@ class Worker:
     async def _fetch(self) -> None:
         for breaker in self._breakers.values():
             if breaker.open_since is not None:
-                waiter = asyncio.ensure_future(breaker.closed())
-                stopper = asyncio.ensure_future(self._stopping.wait())
-                await asyncio.wait((waiter, stopper), return_when=asyncio.FIRST_COMPLETED)
-                waiter.cancel()
-                stopper.cancel()
+                await self._sit_out(breaker)
                 return
         if self._pull.is_missing:
             await self._declare()
@@ -100,12 +96,22 @@ class Worker:
         delivery = await self._pull.take(TAKE_SECONDS)
         if delivery is None:
             return
-        if len(self._tasks) >= self._settings.concurrency or self._stopping.is_set():
+        if len(self._tasks) >= self._limit.allowed or self._stopping.is_set():
             await delivery.give_back(0)
             return
         task = asyncio.create_task(self._handle(delivery))
         self._tasks.add(task)
         task.add_done_callback(self._done)
+
+    async def _sit_out(self, breaker: Breaker) -> None:
+        """Leave what was asked for before the backend went to handlers that still reach it."""
+        closing = asyncio.create_task(breaker.closed())
+        closing.add_done_callback(lambda _: self._pull.wake())
+        while not closing.done() and not self._stopping.is_set():
+            delivery = await self._pull.take(TAKE_SECONDS)
+            if delivery is not None:
+                await delivery.give_back(0)
+        closing.cancel()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

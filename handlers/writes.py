@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from bridge.kube import Kube
-from bridge.kube_errors import Throttled
+from bridge.kube_errors import Throttled, Unavailable
 from bridge.telemetry import span
 from crds.kind import Kind
 from crds.kubernetes import EVENT, Manifest
-from handlers.errors import GiveBack, LeaseLost
+from handlers.errors import GiveBack, LeaseLost, is_slow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,6 +61,8 @@ class Writer:
         self._has_started = False
         self._token = uuid.uuid4().hex[:16]
         self.written: list[str] = []
+        self.was_slow = False
+        """Whether the server was too slow for a call, or asked for fewer."""
 
     async def create(self, kind: Kind, namespace: str, manifest: Manifest) -> Manifest:
         """Create an object and return it as the server holds it."""
@@ -183,7 +185,11 @@ class Writer:
     async def _do(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
         """Carry out one call in a span of its own, and record it."""
         with span(what.partition("/")[0], target=what):
-            answer = await self._patiently(call)
+            try:
+                answer = await self._patiently(call)
+            except (Throttled, Unavailable) as exc:
+                self.was_slow = self.was_slow or is_slow(exc)
+                raise
         self.written.append(what)
         return answer
 

@@ -107,8 +107,20 @@ async def test_the_next_holder_learns_that_the_last_one_never_let_go(process: Pr
         await lease.renew()
         await a.release(lease)
         assert await a.acquire(KEY, 3) is None, "the release of a lost lease took another's away"
+        found.is_fenced = True
         await b.release(found)
         assert not (await _taken(a)).predecessor_died
+
+
+async def test_a_holder_that_fenced_nothing_leaves_the_duty_to_the_next(process: Process) -> None:
+    async with process("a") as a, process("b") as b:
+        await _taken(a)
+        for _ in range(2):
+            found = await eventually(lambda: b.acquire(KEY, 2))
+            assert found is not None
+            assert found.predecessor_died
+            assert not found.is_fenced
+            await b.release(found)
 
 
 async def test_of_two_that_race_for_what_a_dead_one_left_one_gets_it(process: Process) -> None:
