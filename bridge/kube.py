@@ -150,10 +150,18 @@ class Kube:
             return None
 
     async def list_objects(
-        self, kind: Kind, namespace: str | None, *, label_selector: str = "", accept: str = JSON
+        self,
+        kind: Kind,
+        namespace: str | None,
+        *,
+        label_selector: str = "",
+        limit: int | None = None,
+        accept: str = JSON,
     ) -> bytes:
-        """Return one unpaged list; for the few objects of one resource, not for a kind."""
-        query = {"labelSelector": label_selector} if label_selector else None
+        """Return one list, or its first `limit`; for the objects of one resource, not a kind's."""
+        query = {"labelSelector": label_selector} if label_selector else {}
+        if limit is not None:
+            query["limit"] = str(limit)
         return await self.request("GET", kind.path(namespace), query=query, accept=accept)
 
     async def create(

@@ -285,9 +285,10 @@ class Relay:
                 # The look at start covers what was due before it; by the clock of that epoch only,
                 # for the clock may be set back.
                 if epoch != first or due >= begun:
-                    await _sleep_until(due)
+                    if not await _reached(due, interval):
+                        break
                     await self._look([key], str(epoch))
-            await _sleep_until((epoch + 1) * interval)
+            await _reached((epoch + 1) * interval, interval)
 
     async def _resync_after_losses(self) -> None:
         async for epoch in self._guard.losses():
@@ -308,5 +309,10 @@ class Relay:
                 self._publisher.offer(key, EventType.RESYNC, identity, RESYNC_RANK)
 
 
-async def _sleep_until(moment: float) -> None:
-    await asyncio.sleep(max(0.0, moment - time.time()))
+async def _reached(moment: float, within_seconds: float) -> bool:
+    """Return True at a Unix time, False as soon as the clock was set back to long before it."""
+    while (left := moment - time.time()) > 0:
+        if left > within_seconds:
+            return False
+        await asyncio.sleep(min(left, within_seconds / 10))
+    return True

@@ -76,7 +76,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """First retry after a refusal that concerns one child; doubles up to the next setting."""
     child_retry_max_seconds: _Positive = 60.0
     not_ready_seconds: _Positive = 10.0
-    """While a resource is not ready it is looked at this often."""
+    """While a resource is not ready it is looked at this often, at first."""
+    not_ready_seconds_max: _Positive = 60.0
+    """While it has not been ready for long, this often."""
     other_renderer_seconds: _Positive = 5.0
     """A handler older than an object's renderer gives it back for so long."""
     renderer_mark_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 60.0

@@ -180,7 +180,7 @@ class Watch:
                         yield Deleted(seen)
                     case _ if self._readable(seen):
                         yield Applied(seen)
-        if not said and time.monotonic() - begun < _HASTY_SECONDS:
+        if listing or (not said and time.monotonic() - begun < _HASTY_SECONDS):
             raise _Ended
         # The server ended it when its time was over: it lives, though nothing happened.
         self._hear()

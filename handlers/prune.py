@@ -12,7 +12,7 @@ from bridge.kube_errors import Conflict, KubeError, NotFound, Refused, Unavailab
 from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
 from handlers import plan
-from handlers.apply import is_of_one_object, severity
+from handlers.apply import CONFLICT_RETRIES, IN_PARALLEL, is_of_one_object, severity
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
@@ -35,9 +35,13 @@ async def prune(
     """
     known = {child.kind.kind for child in making.contract.owns}
     names = plan.stale(wanted, (name for name in candidates if name.kind in known))
-    found = await asyncio.gather(
-        *(_prune_one(making, name) for name in names), return_exceptions=True
-    )
+    limit = asyncio.Semaphore(IN_PARALLEL)
+
+    async def one(name: ChildName) -> Problem | None:
+        async with limit:
+            return await _prune_one(making, name)
+
+    found = await asyncio.gather(*map(one, names), return_exceptions=True)
     failures = [result for result in found if isinstance(result, BaseException)]
     if failures:
         raise min(failures, key=severity)
@@ -68,7 +72,7 @@ async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
 async def _prune_one(making: Making, name: ChildName) -> Problem | None:
     if name in making.held:
         return making.held[name] if await making.read(name) is not None else None
-    for _ in range(3):
+    for _ in range(CONFLICT_RETRIES):
         live = await making.read(name)
         if live is None or not _is_ours_to_delete(making, live):
             return None

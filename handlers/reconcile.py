@@ -33,7 +33,6 @@ from handlers.handler import (
     Facts,
     Notice,
     Observation,
-    Problem,
     TerminalError,
 )
 from handlers.kube_events import post_events
@@ -56,8 +55,10 @@ UNTIMED_PROBLEMS = ("WaitingForDeletion", "ImmutableField")
 """Problems that an event ends: time alone does not."""
 COSTLY_PROBLEMS = ("Refused", "ImmutableField", "FieldNotKnown")
 """Problems that the API server told us of by refusing a write."""
-PODS_MAX = 200
-"""Pods that are not ready, of which the reasons are read; a few tell what the others would."""
+PODS_MAX = 500
+"""Pods of one resource that are read for their reasons; some tell what the others would."""
+PATIENCE = 6
+"""What has been unready for six minutes is looked at every minute."""
 
 log = logger(__name__)
 
@@ -194,7 +195,15 @@ async def _make_match(
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
     await write_status(handler, resource, status, writer, world)
-    return _outcome(status, problems, writer, world.settings)
+    look_again = writer.is_fencing or not is_ready(status)
+    waited = _waited_seconds(status, now)
+    return Outcome(
+        result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
+        reason=problems[0].reason if problems else "",
+        requeue_seconds=look_again_seconds(waited, world.settings) if look_again else None,
+        has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
+        refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
+    )
 
 
 def _decode(handler: AnyHandler, resource: Manifest) -> Any:
@@ -274,13 +283,17 @@ async def _status(
 ) -> Manifest:
     """Return the status; of what has been unready for a while, the pods are asked why."""
     status = handler.status(typed, observation)
-    if is_ready(status) or not _has_waited(resource, observation.now, world.settings):
+    waited = _waited_seconds(resource.get("status") or {}, observation.now)
+    if is_ready(status) or waited < world.settings.not_ready_seconds / 2:
         return status
     data = await world.kube.list_objects(
-        POD, resource["metadata"]["namespace"], label_selector=handler.pod_selector(typed)
+        POD,
+        resource["metadata"]["namespace"],
+        label_selector=handler.pod_selector(typed),
+        limit=PODS_MAX,
     )
     pods = [pod for pod in msgspec.json.decode(data).get("items") or () if not _is_well(pod)]
-    return handler.status(typed, msgspec.structs.replace(observation, pods=tuple(pods[:PODS_MAX])))
+    return handler.status(typed, msgspec.structs.replace(observation, pods=tuple(pods)))
 
 
 def _is_well(pod: Manifest) -> bool:
@@ -288,18 +301,27 @@ def _is_well(pod: Manifest) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _has_waited(resource: Manifest, now: str, settings: Settings) -> bool:
-    """Return whether the resource has been unready long enough to ask its pods for the reason."""
+def _waited_seconds(status: Manifest, now: str) -> float:
+    """Return how long a resource has been unready; 0 where it is ready, or was never judged."""
     since = next(
         (
             condition.get("lastTransitionTime") or now
-            for condition in (resource.get("status") or {}).get("conditions") or ()
+            for condition in status.get("conditions") or ()
             if condition.get("type") == "Ready" and condition.get("status") != "True"
         ),
         now,
     )
-    waited = datetime.fromisoformat(now) - datetime.fromisoformat(since)
-    return waited.total_seconds() >= settings.not_ready_seconds / 2
+    return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+
+
+def look_again_seconds(waited_seconds: float, settings: Settings) -> float:
+    """
+    Return when to look again at what is not ready: more seldom the longer it takes.
+
+    Only the reasons of its pods are found that way; whatever changes its children is an event.
+    """
+    patient = min(waited_seconds / PATIENCE, settings.not_ready_seconds_max)
+    return max(settings.not_ready_seconds, patient)
 
 
 async def _refuse(
@@ -330,19 +352,6 @@ async def write_status(
     # Event of the same transition has the same name.
     await post_events(writer, resource, transitions(before, status), world.identity, now_text())
     await writer.put_status(handler.contract.kind, resource, status)
-
-
-def _outcome(
-    status: Manifest, problems: list[Problem], writer: Writer, settings: Settings
-) -> Outcome:
-    look_again = writer.is_fencing or not is_ready(status)
-    return Outcome(
-        result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
-        reason=problems[0].reason if problems else "",
-        requeue_seconds=settings.not_ready_seconds if look_again else None,
-        has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
-        refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
-    )
 
 
 def _fenced(status: Manifest, before: Manifest) -> Manifest:
