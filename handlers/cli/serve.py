@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bridge.__main__ import run_bridge
+from bridge.run import run_bridge
 from handlers.cli.settings_flags import add_settings, settings_of
 from handlers.registry import HANDLERS
 from handlers.run import run_handlers
