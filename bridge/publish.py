@@ -102,7 +102,9 @@ class Publisher:
         self._waiting: dict[ObjectKey, Waiting] = {}
         self._flying: dict[ObjectKey, Waiting] = {}
         self._ready: deque[ObjectKey] = deque()
-        """Keys that wait and are not in flight, each once."""
+        """Keys that wait, are not in flight and not held back, each once."""
+        self._held: dict[ObjectKey, asyncio.TimerHandle] = {}
+        """Keys that wait for more of their kind."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -112,12 +114,26 @@ class Publisher:
         self._down_since = 0.0
         self._failures = 0
 
-    def offer(self, key: ObjectKey, type: EventType, id: str, rank: int) -> None:  # noqa: A002
-        """The event, or one that says more, is published as soon as NATS takes it."""
+    def offer(
+        self,
+        key: ObjectKey,
+        type: EventType,  # noqa: A002 - CloudEvents' word
+        id: str,  # noqa: A002 - CloudEvents' word
+        rank: int,
+        *,
+        hold_seconds: float = 0.0,
+    ) -> None:
+        """
+        The event, or one that says more, is published as soon as NATS takes it.
+
+        One that is held back waits for others of its key: what comes in a row is published once.
+        """
         waiting = Waiting(type, id, rank, time.time())
         before = self._waiting.get(key)
         if before is not None:
             self._waiting[key] = before.or_later(waiting)
+            if not hold_seconds:
+                self._let_go(key)
             return
         if self.pending >= self._pending_max:
             if not self._overflowed:
@@ -126,8 +142,20 @@ class Publisher:
             METRICS.count("weir_publish_overflowed")
             return
         self._waiting[key] = waiting
-        if key not in self._flying:
+        if hold_seconds:
+            loop = asyncio.get_running_loop()
+            self._held[key] = loop.call_later(hold_seconds, self._let_go, key)
+            self._idle.clear()
+        elif key not in self._flying:
             self._make_ready(key)
+
+    def _let_go(self, key: ObjectKey) -> None:
+        """A key that was held back is published now."""
+        timer = self._held.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+            if key not in self._flying:
+                self._make_ready(key)
 
     @property
     def pending(self) -> int:
@@ -155,6 +183,8 @@ class Publisher:
 
     async def drain(self) -> None:
         """Nothing waits afterwards."""
+        for key in tuple(self._held):
+            self._let_go(key)
         await self._idle.wait()
 
     def forget_sequence(self) -> None:
@@ -193,7 +223,8 @@ class Publisher:
             self._landed.set()
             self._window.release()
             if key in self._waiting:
-                self._make_ready(key)
+                if key not in self._held:
+                    self._make_ready(key)
             elif not self.pending:
                 self._idle.set()
 

@@ -64,6 +64,7 @@ class Relay:
     ) -> None:
         self._settings = settings
         self._contracts = tuple(contracts)
+        self._own_kinds = {contract.kind for contract in self._contracts}
         self._owners = Owners(self._contracts)
         self._index = Index()
         self._publisher = Publisher(bus, self._hint, pending_max=settings.pending_max)
@@ -156,9 +157,11 @@ class Relay:
             # What the first list of a scope names is looked at when it is complete.
             return
         rank = version(meta)
+        # A birth makes a row of events of its own children, and so does a roll-out.
+        hold = 0.0 if scope.kind in self._own_kinds else self._settings.child_hold_seconds
         for key in keys:
             identity = seen_id(key, meta.uid, meta.resource_version)
-            self._publisher.offer(key, EventType.CHANGED, identity, rank)
+            self._publisher.offer(key, EventType.CHANGED, identity, rank, hold_seconds=hold)
         self._refer(scope.kind, meta)
 
     def _delete(self, scope: Scope, meta: ObjectMeta) -> None:

@@ -49,6 +49,28 @@ async def test_a_child_wakes_its_owner_and_the_hint_names_it(
         assert event.children == ()
 
 
+async def test_a_row_of_changes_of_children_is_one_event_and_an_edit_waits_for_none(
+    bridge: Bridge, taken: Taker, resources: Resources, published: Published
+) -> None:
+    async with bridge(child_hold_seconds=10) as relay:
+        await ready(relay)
+        await resources.create("parent")
+        await eventually(lambda: taken.of("parent"))
+        taken.events.clear()
+        for name in ("parent-a", "parent-b", "parent-c"):
+            await resources.create_object(SERVICE, a_service_of("parent", name))
+        await eventually(lambda: relay._publisher.pending)
+        assert not taken.of("parent")
+        await resources.edit("parent", "i:2")
+        [event] = await eventually(lambda: taken.of("parent"))
+        assert event.type is EventType.CHANGED
+        # All that was seen before the edit was told with it.
+        assert published(EventType.CHANGED, "stored") == 2
+
+        await resources.delete("parent-b", SERVICE)
+        await eventually(lambda: taken.of("parent", EventType.DELETED))
+
+
 async def test_what_no_reconcile_needs_to_see_makes_no_event(
     bridge: Bridge, taken: Taker, resources: Resources, published: Published
 ) -> None:
