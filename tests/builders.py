@@ -43,10 +43,6 @@ class InferaDeploymentBuilder(Struct, frozen=True, kw_only=True):
         """Return it with these labels of its own."""
         return self._with_metadata("labels", labels)
 
-    def annotated(self, annotations: Mapping[str, str]) -> Self:
-        """Return it with these annotations of its own."""
-        return self._with_metadata("annotations", annotations)
-
     def with_image(self, image: str) -> Self:
         """Return it with that default image."""
         return self.with_spec(image=image)
@@ -58,10 +54,6 @@ class InferaDeploymentBuilder(Struct, frozen=True, kw_only=True):
     def with_managed_nats(self) -> Self:
         """Return it with a NATS of its own."""
         return self.with_spec(nats={"deploy": True})
-
-    def with_nats_at(self, url: str) -> Self:
-        """Return it with its engines on the NATS at that URL."""
-        return self.with_spec(nats={"url": url})
 
     def without_nats(self) -> Self:
         """Return it with no NATS at all."""

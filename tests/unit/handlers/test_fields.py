@@ -41,8 +41,6 @@ def paths(manifest: Manifest, live: Manifest, skip: tuple[str, ...] = ()) -> lis
 PORT = {"containerPort": 53, "protocol": "UDP"}
 TCP = 'k:{"containerPort":53,"protocol":"TCP"}'
 UDP = 'k:{"containerPort":53,"protocol":"UDP"}'
-LEAF: FieldSet = {}
-ITEM: FieldSet = {".": {}, "f:containerPort": {}}
 
 COVERAGE: dict[str, tuple[Any, Any, FieldSet, list[FieldSet], list[str]]] = {
     # title: rendered, held, owned by us, owned by others, not covered
