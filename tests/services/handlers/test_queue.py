@@ -265,7 +265,7 @@ async def test_a_suspect_that_lived_makes_three_deaths_too_few_for_a_while(bus: 
     assert await crashes_to_convict(bus) == 10
     stored = await bus.last(streams.STATE, f"{STATE_SUBJECT}._acquitted")
     assert stored is not None
-    assert stored.headers["Nats-TTL"] == "300s"
+    assert stored.headers["Nats-TTL"] == "120s"
 
     await bus.api(f"STREAM.DELETE.{streams.STATE}")
     assert await crashes_to_convict(bus) == 3
