@@ -46,8 +46,9 @@ class Kube:
         """Take a loaded configuration; no request is made."""
         self._configuration = configuration
         self._base = str(configuration.host).rstrip("/")
+        self._tls = ssl_context(configuration)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=ssl_context(configuration)),
+            connector=aiohttp.TCPConnector(limit=0),
             headers={"User-Agent": user_agent},
             read_bufsize=1 << 20,
             auto_decompress=True,
@@ -84,6 +85,7 @@ class Kube:
                 data=body,
                 headers=headers,
                 proxy=self._configuration.proxy,
+                ssl=self._tls,
                 timeout=aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=CONNECT_SECONDS),
             ) as response:
                 code = str(response.status)
@@ -120,6 +122,7 @@ class Kube:
                 params=query,
                 headers=headers,
                 proxy=self._configuration.proxy,
+                ssl=self._tls,
                 timeout=timeout,
             ) as response:
                 code = str(response.status)
@@ -270,14 +273,17 @@ class Kube:
         Read the configuration again where the server takes our credentials no more.
 
         kubernetes-asyncio refreshes a service account's token; what a kubeconfig has from a program
-        or a provider it reads once.
+        or a provider, certificates included, it reads once.
         """
         now = time.monotonic()
         if status != UNAUTHORIZED or now < self._renewed_at + RENEW_SECONDS:
             return
         self._renewed_at = now
-        with contextlib.suppress(SettingsError):
-            self._configuration = await load_configuration()
+        with contextlib.suppress(SettingsError, OSError):
+            configuration = await load_configuration()
+            self._tls = ssl_context(configuration)
+            self._configuration = configuration
+            self._base = str(configuration.host).rstrip("/")
 
     async def _authorization(self) -> dict[str, str]:
         """Return the Authorization header, refreshed where the configuration says how."""

@@ -100,6 +100,22 @@ async def test_a_token_that_nobody_knows_is_refused_as_unauthorized(
     assert refused.value.status == 401
 
 
+async def test_a_configuration_that_is_refused_is_read_again_as_a_whole(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Token and certificates: a rotation may change both."""
+    path = tmp_path / "config"
+    access.write_kubeconfig(path, server=cluster.url, token=STRANGER, authority=cluster.authority())
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    async with connect_kube(Settings(), "bridge") as kube:
+        path.write_bytes(cluster.kubeconfig(access.ADMIN).read_bytes())
+        before = kube._tls
+        with pytest.raises(Refused):
+            await kube.get(CONFIG_MAP, "default", "x")
+        assert await kube.get(CONFIG_MAP, "default", "no-such") is None
+        assert kube._tls is not before
+
+
 async def test_rights_that_we_do_not_hold_are_refused_as_forbidden(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, namespace: str
 ) -> None:
