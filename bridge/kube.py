@@ -16,11 +16,10 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.config import ConfigException
 
 from bridge.kube_config import load_configuration, ssl_context
 from bridge.kube_errors import ERROR_TEXT_MAX, NotFound, Unavailable, error_of
+from bridge.kube_library import ConfigException, Configuration
 from bridge.settings import Settings, SettingsError
 from bridge.telemetry import METRICS
 from crds.kind import Kind

@@ -6,9 +6,8 @@ import os
 import ssl
 
 import yaml
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client.configuration import Configuration
 
+from bridge.kube_library import Configuration, config
 from bridge.settings import SettingsError
 
 _UNREADABLE = (config.ConfigException, yaml.YAMLError, OSError, TypeError, AttributeError)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from kubernetes_asyncio.config import ConfigException
 
 from bridge.kube import Kube, connect_kube
 from bridge.kube_errors import (
@@ -22,6 +21,7 @@ from bridge.kube_errors import (
     Throttled,
     Unavailable,
 )
+from bridge.kube_library import ConfigException
 from bridge.settings import Settings, SettingsError
 from crds.kind import Kind
 from crds.kubernetes import SERVICE_ACCOUNT
