@@ -2,8 +2,8 @@
 Serves /healthz, /readyz and /metrics of either command.
 
 /healthz answers 200 while the event loop turns: a stuck process does not answer at all, which
-is what a liveness probe with a time-out sees, and one that was stuck until a moment ago says
-so once. /readyz answers 503 with the name and the text of every check that fails.
+is what a liveness probe with a time-out sees, and one that was stuck since the last probe says so
+once. /readyz answers 503 with the name and the text of every check that fails.
 """
 
 from __future__ import annotations
@@ -30,23 +30,34 @@ _log = logger("health")
 
 
 class _Pulse:
-    """Knows how late the event loop was in its last turns."""
+    """Knows how late the event loop was at worst since this was last asked."""
 
-    def __init__(self) -> None:
-        self.beaten = time.monotonic()
+    def __init__(self, tick_seconds: float) -> None:
+        self._tick_seconds = tick_seconds
+        self._due = time.monotonic() + tick_seconds
+        self._worst_seconds = 0.0
 
     async def beat(self) -> None:
         while True:
-            self.beaten = time.monotonic()
-            await asyncio.sleep(_TICK_SECONDS)
+            self._due = time.monotonic() + self._tick_seconds
+            await asyncio.sleep(self._tick_seconds)
+            # Kept, because a loop that comes to turn again beats before it takes a connection.
+            self._worst_seconds = max(self._worst_seconds, time.monotonic() - self._due)
 
     def stuck_seconds(self) -> float:
-        return max(0.0, time.monotonic() - self.beaten - _TICK_SECONDS)
+        now = time.monotonic()
+        worst = max(self._worst_seconds, now - self._due)
+        self._worst_seconds, self._due = 0.0, max(self._due, now)
+        return worst
 
 
 @asynccontextmanager
 async def serve_health(
-    settings: Settings, checks: Mapping[str, Check]
+    settings: Settings,
+    checks: Mapping[str, Check],
+    *,
+    tick_seconds: float = _TICK_SECONDS,
+    stuck_seconds: float = _STUCK_SECONDS,
 ) -> AsyncIterator[tuple[str, int] | None]:
     """
     The three paths are served at `settings.http` inside; yields host and port, None when off.
@@ -57,9 +68,10 @@ async def serve_health(
         yield None
         return
     host, port = _address(settings.http)
-    pulse = _Pulse()
+    pulse = _Pulse(tick_seconds)
     # Nothing that a probe or a scraper holds open may delay the end of the process.
-    runner = web.AppRunner(_application(pulse, checks), access_log=None, shutdown_timeout=0.1)
+    application = _application(pulse, stuck_seconds, checks)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     beating = asyncio.create_task(pulse.beat(), name="pulse")
     try:
@@ -93,9 +105,11 @@ def _address(text: str) -> tuple[str | None, int]:
     return host.removeprefix("[").removesuffix("]") or None, int(port)
 
 
-def _application(pulse: _Pulse, checks: Mapping[str, Check]) -> web.Application:
+def _application(
+    pulse: _Pulse, stuck_seconds: float, checks: Mapping[str, Check]
+) -> web.Application:
     async def healthz(_: web.Request) -> web.Response:
-        if (stuck := pulse.stuck_seconds()) > _STUCK_SECONDS:
+        if (stuck := pulse.stuck_seconds()) > stuck_seconds:
             return web.Response(status=503, text=f"the event loop stood for {stuck:.0f} s\n")
         return web.Response(text="ok\n")
 

@@ -1,14 +1,26 @@
-"""Waiting for what a system reaches by itself, with the last thing seen in the failure."""
+"""
+Waiting for what a system reaches by itself, with the last thing seen in the failure.
+
+A bound is for what never comes, and costs nothing when it comes: none is shorter than
+PATIENCE_SECONDS. A machine that is slower than most is given more of every bound by
+WEIR_TEST_PATIENCE, a factor.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast, overload
 
 import pytest
+
+PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "1"))
+"""What every bound is multiplied with."""
+PATIENCE_SECONDS = 20.0 * PATIENCE
+"""How long something may take that takes no time on a machine with nothing else to do."""
 
 T = TypeVar("T")
 
@@ -40,7 +52,8 @@ async def eventually(
     The predicate is a function or a coroutine function. An assertion that fails inside it counts
     as "not yet", and its text stands in the failure.
     """
-    deadline = time.monotonic() + within_seconds
+    patient_seconds = within_seconds * PATIENCE
+    deadline = time.monotonic() + patient_seconds
     while True:
         seen: object
         try:
@@ -54,5 +67,5 @@ async def eventually(
             seen = value
         if time.monotonic() > deadline:
             what = getattr(predicate, "__name__", repr(predicate))
-            pytest.fail(f"{what}: not within {within_seconds:g} s; last seen: {seen!r}")
+            pytest.fail(f"{what}: not within {patient_seconds:g} s; last seen: {seen!r}")
         await asyncio.sleep(every_seconds)

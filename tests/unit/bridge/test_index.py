@@ -228,4 +228,4 @@ class IndexAgainstModel(RuleBasedStateMachine):
 
 
 TestIndexAgainstModel = IndexAgainstModel.TestCase
-TestIndexAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestIndexAgainstModel.settings = settings(max_examples=60, stateful_step_count=30)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -15,21 +14,14 @@ from handlers.cli.devstack.weir import REPOSITORY
 GOLDEN = Path(__file__).with_name("golden")
 
 
-def version() -> str:
-    try:
-        return importlib.metadata.version("weir-operator")
-    except importlib.metadata.PackageNotFoundError:
-        project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
-        found: str = project["project"]["version"]
-        return found
-
-
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
 
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"weir {version()}\n"
+    assert capsys.readouterr().out == f"weir {project['version']}\n"
 
 
 def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
