@@ -116,9 +116,12 @@ class Desk:
         Controllers run beside these tests, and a child whose status they keep changing sends a
         reconcile back to the queue, which gives it again. Here the desk does.
         """
+        written: list[str] = []
         for _ in range(GIVEN_AGAIN):
+            making = self.making(renderer=renderer, is_birth=is_birth)
+            making.writer.written = written
             try:
-                return await make_all(self.making(renderer=renderer, is_birth=is_birth), manifests)
+                return await make_all(making, manifests)
             except GiveBack as exc:
                 if not exc.grows:
                     raise
@@ -132,7 +135,7 @@ class Desk:
 
     @property
     def written(self) -> list[str]:
-        """What the last reconcile wrote."""
+        """What the last reconcile wrote, however often it was given again."""
         return self.writers[-1].written
 
     def kind(self, name: str) -> Kind:
