@@ -26,7 +26,7 @@ from handlers.cli.devstack.weir import Setting, WeirProcess
 from tests.builders import an_infera_deployment
 from tests.e2e.population import queue_depth
 from tests.faults.kubeconfig import api_server
-from tests.stack.eventually import eventually
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditLog
 from tests.witness.history import read_history, spans_of_history
@@ -49,7 +49,7 @@ No periodic resync comes to the aid of what should heal by itself.
 """
 
 _AT_ONCE = 16
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 3 * PATIENCE_SECONDS
 _ASK_AGAIN_SECONDS = 0.2
 _SERVER_IN_TROUBLE = 500
 _CLIENT_SLOW_DOWN = 429
@@ -215,8 +215,8 @@ class Crowd:
                         reply.status < _SERVER_IN_TROUBLE
                     ):
                         raise AssertionError(trouble)
-            except aiohttp.ClientError as exc:
-                trouble = f"{method} {path}: {exc}"
+            except (aiohttp.ClientError, TimeoutError) as exc:
+                trouble = f"{method} {path}: {exc!r}"
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(trouble)
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
@@ -262,7 +262,9 @@ def _variables(settings: Mapping[str, Setting]) -> dict[str, str]:
 
 async def http_get(url: str) -> tuple[int, str]:
     """Return status and text of what a process of Weir answers."""
-    async with aiohttp.request("GET", url, timeout=aiohttp.ClientTimeout(total=5)) as reply:
+    async with aiohttp.request(
+        "GET", url, timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+    ) as reply:
         return reply.status, await reply.text()
 
 

@@ -87,7 +87,7 @@ async def test_edits_and_deletes_made_while_watches_were_cut_and_then_expired_la
         api_proxy.on_request(lambda request: expired() if is_resumed(request) else None)
         end_outage()
 
-        await crowd.converge(nats_server.url, within_seconds=20)
+        await crowd.converge(nats_server.url)
         assert any(is_resumed(record) for record in api_proxy.records[asked:])
         assert crowd.deletes() == []
 

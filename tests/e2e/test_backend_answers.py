@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.builders import a_small_deployment, an_infera_deployment
 from tests.e2e.stage import Stage, uid
 from tests.faults import answers
 from tests.faults.api_proxy import DROP_AFTER, Action, ApiProxy, Request
+from tests.faults.own_loop import in_thread
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Kubectl
 
@@ -30,10 +31,10 @@ SOON: dict[str, Any] = {
 
 
 @pytest.fixture
-async def proxy(stage: Stage, scratch: Path) -> AsyncIterator[ApiProxy]:
+def proxy(stage: Stage, scratch: Path) -> Iterator[ApiProxy]:
     """What stands between the handlers of the stage and the API server."""
     shipped = stage.cluster.kubeconfig(access.HANDLERS)
-    async with ApiProxy(shipped) as between:
+    with in_thread(ApiProxy(shipped)) as between:
         stage.bridge = stage.weir.bridge(**SOON)
         stage.handlers = stage.weir.handlers(
             kubeconfig=between.kubeconfig(shipped, scratch / "proxied"), **SOON
@@ -118,10 +119,10 @@ async def test_a_deletion_that_is_refused_is_said_and_tried_until_it_succeeds(
     def is_tried_again() -> bool:
         return len([r for r in proxy.records if r.method == "DELETE"]) >= tried + 2
 
-    await eventually(is_tried_again, within_seconds=15)
+    await eventually(is_tried_again)
     assert stage.condition("chat", "Degraded")["status"] == "True"
     remove()
-    await stage.vanish("Deployment/chat-worker", within_seconds=15)
+    await stage.vanish("Deployment/chat-worker")
     await stage.ready("chat")
 
 

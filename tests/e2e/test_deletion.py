@@ -39,7 +39,7 @@ async def test_deletion_needs_neither_handlers_nor_bridge(running: Stage) -> Non
     running.handlers.kill()
     running.bridge.kill()
 
-    running.kubectl("delete", "idep", "chat", "--timeout=10s")
+    running.kubectl("delete", "idep", "chat", "--timeout=60s")
     await running.vanish(*SIX)
 
     offset = running.audit.offset()
@@ -59,7 +59,7 @@ async def test_a_resource_deleted_while_handlers_are_down_is_not_born_again(
     running.handlers.kill()
     offset = running.audit.offset()
 
-    running.kubectl("delete", "idep", "chat", "--timeout=10s")
+    running.kubectl("delete", "idep", "chat", "--timeout=60s")
     await running.vanish(*SIX)
     running.handlers.start()
     await running.read_since(offset, "chat")
@@ -149,7 +149,7 @@ async def test_a_foreground_deletion_ends(running: Stage) -> None:
     running.apply(a_small_deployment("chat"))
     await running.ready("chat")
 
-    running.kubectl("delete", "idep", "chat", "--cascade=foreground", "--timeout=30s")
+    running.kubectl("delete", "idep", "chat", "--cascade=foreground", "--timeout=60s")
 
     assert running.find(INFERA_DEPLOYMENT, "chat") is None
     await running.vanish(*SIX)

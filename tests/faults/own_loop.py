@@ -9,7 +9,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-_CALL_SECONDS = 5.0
+from tests.stack.eventually import PATIENCE_SECONDS
+
+_CALL_SECONDS = PATIENCE_SECONDS
 """A control that its loop has not carried out by then means that the loop is stuck."""
 
 T = TypeVar("T")

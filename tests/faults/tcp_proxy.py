@@ -16,6 +16,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from tests.faults.dead_port import bound
 from tests.faults.own_loop import call_on
 
 _CHUNK_BYTES = 64 * 1024
@@ -68,7 +69,7 @@ class TcpProxy:
         self._flowing.set()
         # Bound but never listening: the kernel gives the port to nobody else, and answers
         # connections with RST whenever the listener beside it is closed.
-        self._reserved = _bound(0)
+        self._reserved = bound(0)
         self.port = self._reserved.getsockname()[1]
         self._listen()
 
@@ -114,7 +115,7 @@ class TcpProxy:
 
     def _listen(self) -> None:
         if self._listener is None:
-            self._listener = _bound(self.port)
+            self._listener = bound(self.port)
             self._listener.listen(_BACKLOG)
             self._loop.add_reader(self._listener, self._accept)
 
@@ -188,15 +189,6 @@ class TcpProxy:
                 self.counters.bytes_down += len(chunk)
         await self._flowing.wait()
         writer.write_eof()
-
-
-def _bound(port: int) -> socket.socket:
-    """Return a socket bound to a loopback port, beside another that does not listen on it."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.setblocking(False)  # noqa: FBT003 - the socket module's own signature
-    bound.bind(("127.0.0.1", port))
-    return bound
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

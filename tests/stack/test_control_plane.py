@@ -46,7 +46,7 @@ async def test_ten_gpu_nodes_are_ready_and_a_pod_that_asks_for_eight_gpus_runs(
         assert pod["status"].get("phase") == "Running", pod["status"]
         return True
 
-    await eventually(phase, within_seconds=20)
+    await eventually(phase)
 
 
 async def test_a_pod_that_asks_for_more_gpus_than_a_node_has_stays_pending(
@@ -85,7 +85,7 @@ def test_paused_controllers_make_nothing_and_go_on_when_resumed(
         plane.kubectl("create", "deployment", "late", "--image=none")
         plane.kubectl("get", "deployment", "late")
         assert plane.get(replica_sets)["items"] == []
-    plane.kubectl("rollout", "status", "deployment/late", "--timeout=20s")
+    plane.kubectl("rollout", "status", "deployment/late", "--timeout=60s")
     assert len(plane.get(replica_sets)["items"]) == 1
 
 
@@ -93,7 +93,7 @@ async def test_a_deleted_owner_takes_its_children_along(
     control_plane: ControlPlane, namespace: str, kubectl: Kubectl
 ) -> None:
     kubectl("create", "-n", namespace, "deployment", "owner", "--image=none", "--replicas=2")
-    kubectl("rollout", "-n", namespace, "status", "deployment/owner", "--timeout=20s")
+    kubectl("rollout", "-n", namespace, "status", "deployment/owner", "--timeout=60s")
 
     kubectl("delete", "-n", namespace, "deployment", "owner")
 

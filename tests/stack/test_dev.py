@@ -14,7 +14,7 @@ from handlers.cli.devstack import demo
 from handlers.cli.devstack.fleet import Fleet
 from handlers.cli.devstack.stack import Stack
 from handlers.cli.devstack.weir import REPOSITORY
-from tests.stack.eventually import eventually
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.usefixtures("control_plane_binaries")
 
@@ -73,13 +73,13 @@ async def test_weir_dev_leaves_no_process_when_it_is_ended(
         await eventually(is_up, within_seconds=60)
         assert len(processes_of(run)) >= 8
         process.send_signal(number)
-        code = process.wait(30)
+        code = process.wait(PATIENCE_SECONDS)
 
     def left() -> bool:
         assert processes_of(run) == []
         return True
 
-    await eventually(left, within_seconds=10)
+    await eventually(left)
     assert code == (-signal.SIGKILL if number is signal.SIGKILL else 0)
     assert (run / "audit.log").exists()
 

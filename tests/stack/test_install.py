@@ -9,7 +9,7 @@ import pytest
 
 from handlers.cli.devstack import versions
 from handlers.cli.devstack.install import Go, InstallError, Package, folder_of, install
-from tests.stack.eventually import eventually
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 from tests.stack.runs import a_run, line_of
 
 
@@ -64,7 +64,7 @@ def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(tmp_path:
     def slow(go: Go, folder: Path) -> None:
         builds.append(folder)
         building.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_SECONDS)
         make_tool(go, folder)
 
     waits = threading.Event()
@@ -76,11 +76,11 @@ def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(tmp_path:
     package = a_package(slow)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(install, package, environment, tell)
-        assert building.wait(10)
+        assert building.wait(PATIENCE_SECONDS)
         second = pool.submit(install, package, environment, tell)
-        assert waits.wait(10)
+        assert waits.wait(PATIENCE_SECONDS)
         go_on.set()
-        assert first.result(10) == second.result(10)
+        assert first.result(PATIENCE_SECONDS) == second.result(PATIENCE_SECONDS)
 
     assert len(builds) == 1
 
@@ -186,4 +186,4 @@ async def test_a_killed_run_leaves_no_half_built_package(tmp_path: Path) -> None
         assert half in found()
         run.kill()
 
-        await eventually(lambda: half not in found(), within_seconds=10)
+        await eventually(lambda: half not in found())

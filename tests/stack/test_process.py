@@ -9,7 +9,7 @@ import pytest
 from handlers.cli.devstack.control_plane import Binaries
 from handlers.cli.devstack.process import PORTS, Process, ProcessError, reserve_port
 from handlers.cli.devstack.reaper import read_books
-from tests.stack.eventually import eventually
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 from tests.stack.runs import a_run, line_of
 
 
@@ -51,10 +51,10 @@ async def test_nothing_is_left_behind_however_the_run_ends(
         if number is not None:
             assert is_alive(int(pid))
             run.send_signal(number)
-        run.wait(10)
+        run.wait(PATIENCE_SECONDS)
 
-        await eventually(lambda: not is_alive(int(pid)), within_seconds=10)
-        await eventually(lambda: not Path(directory).exists(), within_seconds=10)
+        await eventually(lambda: not is_alive(int(pid)))
+        await eventually(lambda: not Path(directory).exists())
 
 
 async def test_a_control_plane_leaves_no_process_and_no_data_when_its_run_is_killed(
@@ -80,14 +80,14 @@ async def test_a_control_plane_leaves_no_process_and_no_data_when_its_run_is_kil
         assert len(pids) == 5
         assert all(is_alive(int(pid)) for pid in pids)
         run.kill()
-        run.wait(10)
+        run.wait(PATIENCE_SECONDS)
 
         def left() -> bool:
             assert [pid for pid in pids if is_alive(int(pid))] == []
             assert not Path(directory).exists()
             return True
 
-        await eventually(left, within_seconds=10)
+        await eventually(left)
 
 
 def test_the_books_of_the_reaper_keep_what_was_not_forgotten() -> None:
@@ -99,12 +99,12 @@ def test_the_books_of_the_reaper_keep_what_was_not_forgotten() -> None:
 def test_a_killed_process_starts_again_and_its_log_goes_on(tmp_path: Path) -> None:
     process = Process("echo", ["/bin/sh", "-c", "echo on; exec sleep 60"], log=tmp_path / "log")
     process.start()
-    process.wait_until(lambda: process.log_text() == "on\n", within_seconds=5)
+    process.wait_until(lambda: process.log_text() == "on\n", within_seconds=PATIENCE_SECONDS)
     process.kill()
     assert process.exit_code == -signal.SIGKILL
 
     process.start()
-    process.wait_until(lambda: process.log_text() == "on\non\n", within_seconds=5)
+    process.wait_until(lambda: process.log_text() == "on\non\n", within_seconds=PATIENCE_SECONDS)
     assert process.terminate() == -signal.SIGTERM
 
 
@@ -114,14 +114,14 @@ def test_a_paused_process_ends_when_it_is_asked_to(tmp_path: Path) -> None:
     process.pause()
     assert process.is_running
 
-    assert process.terminate(within_seconds=5) == -signal.SIGTERM
+    assert process.terminate(within_seconds=PATIENCE_SECONDS) == -signal.SIGTERM
 
 
 def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
     process = Process("deaf", ["/bin/sh", "-c", script], log=tmp_path / "log")
     process.start()
-    process.wait_until(lambda: "deaf" in process.log_text(), within_seconds=5)
+    process.wait_until(lambda: "deaf" in process.log_text(), within_seconds=PATIENCE_SECONDS)
 
     assert process.terminate(within_seconds=0.2) == -signal.SIGKILL
 
@@ -131,7 +131,7 @@ def test_a_process_that_ends_before_it_is_ready_is_told_with_its_log(tmp_path: P
     process.start()
 
     with pytest.raises(ProcessError, match=r"(?s)broken ended with 3.*no licence"):
-        process.wait_until(lambda: False, within_seconds=5)
+        process.wait_until(lambda: False, within_seconds=PATIENCE_SECONDS)
 
 
 def test_a_program_that_does_not_exist_is_told_in_its_log(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_program_that_does_not_exist_is_told_in_its_log(tmp_path: Path) -> Non
     process.start()
 
     with pytest.raises(ProcessError, match=r"(?s)ghost ended with 127.*not found"):
-        process.wait_until(lambda: False, within_seconds=5)
+        process.wait_until(lambda: False, within_seconds=PATIENCE_SECONDS)
 
 
 def test_a_process_that_is_never_ready_is_told_in_time(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_no_process_of_the_stack_reads_our_standard_input(tmp_path: Path) -> Non
     process = Process("cat", ["cat"], log=tmp_path / "log")
     process.start()
 
-    assert process.wait(5) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_reserved_ports_are_all_different_and_below_the_ephemeral_range() -> None:

@@ -11,11 +11,11 @@ import msgspec
 import nats
 from msgspec import Struct
 
+from tests.stack.eventually import PATIENCE_SECONDS
 from tests.witness.overlap import Span
 
 _STREAM = "WEIR_HISTORY"
 _SUBJECT = "weir.h"
-_READ_SECONDS = 5.0
 
 What: TypeAlias = Literal["started", "finished"]
 
@@ -84,7 +84,7 @@ async def read_history(nats_url: str) -> list[Moment]:
         messages = await stream.subscribe(f"{_SUBJECT}.>", stream=_STREAM, ordered_consumer=True)
         moments = []
         for _ in range(held.messages):
-            message = await messages.next_msg(_READ_SECONDS)
+            message = await messages.next_msg(PATIENCE_SECONDS)
             moments.append(moment(message.headers or {}, message.data))
         return moments
     finally:

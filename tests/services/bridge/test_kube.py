@@ -27,6 +27,8 @@ from crds.kind import Kind
 from crds.kubernetes import SERVICE_ACCOUNT
 from handlers.cli.devstack import access
 from handlers.cli.devstack.cluster import Cluster
+from tests.faults.dead_port import dead_port
+from tests.stack.eventually import PATIENCE_SECONDS
 
 STRANGER = "stranger"  # a token that nobody gave out
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
@@ -49,7 +51,9 @@ def a_config_map(name: str = "x", **data: str) -> dict[str, Any]:
 
 
 async def _created(kube: Kube, namespace: str, name: str = "x") -> dict[str, Any]:
-    data = await kube.create(CONFIG_MAP, namespace, a_config_map(name, k="v"), timeout_seconds=5)
+    data = await kube.create(
+        CONFIG_MAP, namespace, a_config_map(name, k="v"), timeout_seconds=PATIENCE_SECONDS
+    )
     made: dict[str, Any] = json.loads(data)
     return made
 
@@ -74,11 +78,11 @@ async def test_a_delete_of_another_state_is_a_conflict_and_of_nothing_not_found(
     uid, version = made["uid"], made["resourceVersion"]
     for wrong in ({"uid": "0", "resource_version": version}, {"uid": uid, "resource_version": "1"}):
         with pytest.raises(Conflict):
-            await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=5, **wrong)
+            await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=PATIENCE_SECONDS, **wrong)
     right = {"uid": uid, "resource_version": version}
-    await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=5, **right)
+    await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=PATIENCE_SECONDS, **right)
     with pytest.raises(NotFound):
-        await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=5, **right)
+        await kube.delete(CONFIG_MAP, namespace, "x", timeout_seconds=PATIENCE_SECONDS, **right)
 
 
 async def test_a_refusal_keeps_the_servers_words(kube: Kube, namespace: str) -> None:
@@ -238,11 +242,14 @@ async def test_a_watch_that_ends_inside_an_event_is_no_end(asked: Any) -> None:
 async def test_nobody_at_all_is_a_server_out_of_reach(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    path = access.write_kubeconfig(tmp_path / "config", server="http://127.0.0.1:1", token=STRANGER)
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    async with connect_kube(Settings(), "bridge") as kube:
-        with pytest.raises(Unavailable) as lost:
-            await kube.request("GET", "/x")
+    with dead_port() as port:
+        path = access.write_kubeconfig(
+            tmp_path / "config", server=f"http://127.0.0.1:{port}", token=STRANGER
+        )
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        async with connect_kube(Settings(), "bridge") as kube:
+            with pytest.raises(Unavailable) as lost:
+                await kube.request("GET", "/x")
     assert lost.value.status == 0
 
 

@@ -46,10 +46,10 @@ async def test_changes_made_while_nats_is_away_arrive_when_it_is_back(
         assert taken.of("away-0", EventType.DELETED)
         await ready(relay)
         lines = [record for record in caplog.records if record.name == "weir.publish"]
-        assert [line.message for line in lines] == [
-            "cannot publish; trying for ever",
-            "publishing again",
-        ]
+        # Once per loss, however many keys wait; a busy server may be lost again while it starts.
+        told = [line.message for line in lines]
+        assert told == ["cannot publish; trying for ever", "publishing again"] * (len(told) // 2)
+        assert told
 
 
 async def test_more_changes_than_are_remembered_are_healed_by_a_look_at_everything(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import pytest
@@ -13,6 +13,7 @@ from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from handlers.__main__ import main
 from handlers.cli.devstack.nats_server import NatsServer
+from tests.faults.dead_port import dead_port
 
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ def weir(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def nobody() -> str:
+def nobody() -> Iterator[str]:
     """A URL, with a password, on whose port nothing listens."""
-    return "nats://someone:secret@127.0.0.1:1"
+    with dead_port() as port:
+        yield f"nats://someone:secret@127.0.0.1:{port}"

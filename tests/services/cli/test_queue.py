@@ -13,6 +13,7 @@ from bridge.streams import HISTORY, QUEUE, consumer_name
 from handlers.cli.devstack.weir import REPOSITORY
 from handlers.lease import Leases
 from tests.services.cli.conftest import Command, Queue
+from tests.stack.eventually import PATIENCE_SECONDS
 
 CHAT = ObjectKey("inferadeployment", "team-a", "chat")
 DRAFT = ObjectKey("inferadeployment", "team-a", "draft")
@@ -141,7 +142,7 @@ def test_a_watch_tells_every_change_until_ctrl_c(queue: Queue) -> None:
             if (seen := json.loads(line)["groups"][0])["leases"] == 1
         )
         watching.send_signal(signal.SIGINT)
-        _, errors = watching.communicate(timeout=20)
+        _, errors = watching.communicate(timeout=PATIENCE_SECONDS)
     finally:
         watching.kill()
         watching.communicate()

@@ -29,6 +29,7 @@ from tests.faults.answers import (
 )
 from tests.faults.api_proxy import DROP_AFTER, DROP_BEFORE, ApiProxy, Request, hold
 from tests.faults.own_loop import in_thread
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -108,12 +109,12 @@ async def test_a_large_answer_arrives_compressed_as_the_client_asked(
 async def test_a_watch_streams_each_event_when_it_happens(
     client: aiohttp.ClientSession, namespace: str
 ) -> None:
-    query = "?watch=1&allowWatchBookmarks=true&timeoutSeconds=30"
+    query = "?watch=1&allowWatchBookmarks=true&timeoutSeconds=100"
     async with client.get(_path(namespace) + query) as watch:
         for name in ("a", "b"):
             async with client.post(_path(namespace), json=_config_map(name)) as reply:
                 assert reply.status == 201
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while await _next_name(watch) != name:
                     pass  # a bookmark, or the root certificate that a controller puts there
 
@@ -121,10 +122,10 @@ async def test_a_watch_streams_each_event_when_it_happens(
 async def test_a_watch_ends_for_the_client_when_it_is_cut(
     proxy: ApiProxy, client: aiohttp.ClientSession, namespace: str
 ) -> None:
-    async with client.get(_path(namespace) + "?watch=true&timeoutSeconds=30") as watch:
+    async with client.get(_path(namespace) + "?watch=true&timeoutSeconds=100") as watch:
         assert proxy.cut() == 1
         with pytest.raises(aiohttp.ClientError):
-            await asyncio.wait_for(watch.content.read(), 2)
+            await asyncio.wait_for(watch.content.read(), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -198,16 +199,22 @@ async def test_a_held_write_lands_although_its_client_has_gone(
     proxy: ApiProxy, client: aiohttp.ClientSession, namespace: str
 ) -> None:
     remove = proxy.on_request(lambda _: hold(60))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.3):
-            await client.post(_path(namespace), json=_config_map("a"))
+
+    async def post() -> None:
+        await client.post(_path(namespace), json=_config_map("a"))
+
+    posting = asyncio.create_task(post())
+    await eventually(lambda: proxy.records)
+    posting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await posting
     remove()
     assert not await _exists(client, namespace, "a")
 
     proxy.release()
 
-    async with client.get(_path(namespace) + "?watch=1&timeoutSeconds=10") as watch:
-        async with asyncio.timeout(5):
+    async with client.get(_path(namespace) + "?watch=1&timeoutSeconds=100") as watch:
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await _next_name(watch) != "a":
                 pass  # the root certificate that a controller puts there
 
@@ -248,7 +255,7 @@ async def test_a_client_is_killed_at_its_nth_request(
     )
     killed = proxy.kill_at(3, kubectl, when=when, matching=lambda request: request.method == "POST")
 
-    assert await asyncio.wait_for(kubectl.wait(), 30) == -signal.SIGKILL
+    assert await asyncio.wait_for(kubectl.wait(), PATIENCE_SECONDS) == -signal.SIGKILL
     assert killed.is_set()
     there = [name for name in "abcd" if await _exists(client, namespace, name)]
     assert there == (["a", "b"] if when == "before" else ["a", "b", "c"])

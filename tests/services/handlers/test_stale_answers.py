@@ -16,7 +16,7 @@ from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.queue import Delivery, Pull
-from tests.stack.eventually import eventually
+from tests.stack.eventually import PATIENCE_SECONDS, eventually
 
 OLD = ObjectKey("inferadeployment", "default", "old")
 NEW = ObjectKey("inferadeployment", "default", "new")
@@ -87,7 +87,7 @@ async def next_of(pull: Pull, key: ObjectKey | None) -> Delivery:
     """Return the next message, after one about *key* was put into the queue."""
     if key is not None:
         await pull._bus.publish(f"{WORK_SUBJECT}.{key.token}.0")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             await pull.ask(1)
             if (delivery := await pull.take(1)) is not None:  # None also after a reconnect

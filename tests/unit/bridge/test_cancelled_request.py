@@ -9,6 +9,7 @@ from nats.errors import NoRespondersError
 
 from bridge.jetstream import Bus
 from bridge.settings import Settings
+from tests.stack.eventually import PATIENCE_SECONDS
 
 
 class FakeClient:
@@ -21,7 +22,7 @@ class FakeClient:
 
     async def request(self, *_: object, **__: object) -> str:
         """Return the answer that the test gives."""
-        return await asyncio.wait_for(self.answer, 5)
+        return await asyncio.wait_for(self.answer, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("answer", ["fine", NoRespondersError()])

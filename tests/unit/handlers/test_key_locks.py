@@ -8,6 +8,7 @@ import pytest
 
 from bridge.events import ObjectKey
 from handlers.locks import KeyLocks
+from tests.stack.eventually import PATIENCE_SECONDS
 
 CHAT = ObjectKey("inferadeployment", "a", "chat")
 OTHER = ObjectKey("inferadeployment", "a", "other")
@@ -68,6 +69,6 @@ async def test_a_run_that_fails_lets_the_next_one_in() -> None:
     with pytest.raises(ZeroDivisionError):
         async with locks.held(CHAT):
             raise ZeroDivisionError
-    async with asyncio.timeout(1), locks.held(CHAT):
+    async with asyncio.timeout(PATIENCE_SECONDS), locks.held(CHAT):
         pass
     assert locks._locks == {}
