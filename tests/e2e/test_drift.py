@@ -182,7 +182,6 @@ async def test_replicas_that_an_autoscaler_owns_are_left_to_it_until_the_user_ed
     assert chat.get(DEPLOYMENT, "chat-worker")["spec"]["replicas"] == 3
     await chat.says("chat", "Warning", "True", "ScaledByOther", "chat-worker")
     await chat.ready("chat")
-    await eventually(lambda: not _terminating(chat))
     await chat.looked_at_again("chat")
     async with quiet(chat.cluster, chat.namespace):
         await chat.looked_at_again("chat")
@@ -228,13 +227,6 @@ async def test_a_policy_that_rewrites_children_meets_no_fight(
     async with quiet(running.cluster, running.namespace):
         await running.looked_at_again("chat")
         await running.looked_at_again("chat")
-
-
-def _terminating(stage: Stage) -> int:
-    """Return how many pods of the worker are on their way out, which its status counts."""
-    status = stage.get(DEPLOYMENT, "chat-worker").get("status") or {}
-    count: int = status.get("terminatingReplicas") or 0
-    return count
 
 
 def _rendered(stage: Stage) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from crds.kubernetes import DEPLOYMENT, SERVICE, STATEFUL_SET
 from tests.builders import a_small_deployment, an_infera_deployment
 from tests.e2e.stage import Stage, container, uid
 from tests.stack.eventually import eventually
-from tests.witness.quiet import quiet
+from tests.witness.quiet import calm, quiet
 
 
 async def test_a_small_deployment_becomes_its_six_children_and_ready(running: Stage) -> None:
@@ -35,6 +35,7 @@ async def test_an_edit_of_one_service_reaches_its_child_and_restarts_nothing_els
     chat = a_small_deployment("chat")
     running.apply(chat)
     await running.ready("chat")
+    await calm(running.cluster, running.namespace)
     before = running.children()
 
     running.apply(chat.with_service("worker", image="registry.example/infera:2", args=["--x"]))

@@ -24,6 +24,7 @@ from handlers.cli.devstack.weir import WeirProcess
 from tests.builders import IMAGE, an_infera_deployment
 from tests.e2e.population import SHORT, ChildId, Population, is_ready, population, queue_depth
 from tests.faults.api_proxy import Action, ApiProxy, Forward, Request
+from tests.faults.own_loop import in_thread
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditEvent, AuditLog
@@ -217,13 +218,14 @@ async def _scene(
     settings: Mapping[str, Any],
 ) -> AsyncIterator[tuple[Scene, ApiProxy]]:
     shipped = control_plane.kubeconfig(access.HANDLERS)
-    async with ApiProxy(shipped) as proxy, population(control_plane, namespace) as crowd:
+    with in_thread(ApiProxy(shipped)) as proxy:
         proxy.on_request(way.judge)
         proxied = proxy.kubeconfig(shipped, scratch / "proxied")
         weir.bridge(**settings, watch_namespaces=namespace)
         for _ in range(HANDLERS):
             weir.handlers(kubeconfig=proxied, concurrency=1, **settings)
-        yield Scene(crowd, AuditLog(control_plane.audit_log), weir.nats.url), proxy
+        async with population(control_plane, namespace) as crowd:
+            yield Scene(crowd, AuditLog(control_plane.audit_log), weir.nats.url), proxy
 
 
 async def _hold_one_request_each(scene: Scene, way: Way, *late: Late) -> None:
@@ -251,7 +253,9 @@ async def _hold_one_request_each(scene: Scene, way: Way, *late: Late) -> None:
     await eventually(all_are_held, within_seconds=60)
 
 
-async def _assert_late_writes_change_nothing(scene: Scene, way: Way, proxy: ApiProxy) -> None:
+async def _assert_late_writes_change_nothing(
+    scene: Scene, way: Way, proxy: ApiProxy, settings: Mapping[str, Any]
+) -> None:
     """Let the held requests go on: those that create land, and what they made is gone again."""
     at_rest = scene.offset()
     images = await scene.images()
@@ -279,14 +283,16 @@ async def _assert_late_writes_change_nothing(scene: Scene, way: Way, proxy: ApiP
     [pruned] = [event for event in landed if event not in answers.values()]
     assert (pruned.verb, pruned.object_ref.name) == ("delete", "pruned-extra")
     appeared = answers[PRUNED].stage_timestamp
-    assert (pruned.stage_timestamp - appeared).total_seconds() <= PRUNED_SECONDS
+    assert pruned.stage_timestamp > appeared
+    if not settings:  # of production
+        assert (pruned.stage_timestamp - appeared).total_seconds() <= PRUNED_SECONDS
 
 
 FENCED = pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(SHORT, id="short", marks=pytest.mark.timeout(180)),
-        pytest.param({}, id="production", marks=[pytest.mark.soak, pytest.mark.timeout(400)]),
+        pytest.param(SHORT, id="short", marks=pytest.mark.timeout(600)),
+        pytest.param({}, id="production", marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
     ],
 )
 """In short the requests go on once everything is at rest; else not before their 40 seconds."""
@@ -306,7 +312,7 @@ async def test_a_write_that_was_long_on_its_way_changes_nothing(
         await scene.change_of_mind()
         await scene.come_to_rest()
 
-        await _assert_late_writes_change_nothing(scene, way, proxy)
+        await _assert_late_writes_change_nothing(scene, way, proxy, settings)
 
 
 @FENCED
@@ -323,7 +329,7 @@ async def test_a_handler_that_is_paused_beyond_its_lease_changes_nothing_when_it
         await scene.change_of_mind()
         await scene.come_to_rest()
 
-        await _assert_late_writes_change_nothing(scene, way, proxy)
+        await _assert_late_writes_change_nothing(scene, way, proxy, settings)
 
         awake = scene.offset()
         told = {late: sender.log_text().count(_about(late)) for late, sender in way.held.items()}
@@ -344,7 +350,7 @@ async def test_a_handler_that_is_paused_beyond_its_lease_changes_nothing_when_it
         assert [str(event) for event in scene.written(awake)] == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_reconcile_of_three_ack_waits_and_two_leases_is_taken_by_nobody_else(
     control_plane: ControlPlane, namespace: str, weir: Weir, scratch: Path
 ) -> None:

@@ -43,9 +43,6 @@ from tests.stack.fixtures import Kubectl, Weir
 from tests.witness.history import read_history
 from tests.witness.quiet import quiet
 
-RECOVERY_SECONDS = 5.0
-
-
 # Case 1: sources that silently miss changes
 
 
@@ -105,10 +102,10 @@ class Changes:
 
 
 @pytest.mark.parametrize(
-    ("namespaces", "objects", "changes"),
+    ("namespaces", "objects", "changes", "recovery_seconds"),
     [
-        pytest.param(10, 100, 200, id="80-watches"),
-        pytest.param(125, 1000, 5000, id="1000-watches", marks=pytest.mark.soak),
+        pytest.param(10, 100, 200, 30, id="80-watches"),
+        pytest.param(125, 1000, 5000, 5, id="1000-watches", marks=pytest.mark.soak),
     ],
 )
 @pytest.mark.timeout(900)
@@ -119,8 +116,9 @@ async def test_watches_that_are_cut_at_random_miss_no_newest_state_and_no_deleti
     namespaces: int,
     objects: int,
     changes: int,
+    recovery_seconds: float,
 ) -> None:
-    """Case 1. Told within 5 s of the end of the last gap: what a handler would be given."""
+    """Case 1. Told soon after the end of the last gap: what a handler would be given."""
     with in_thread(ApiProxy(control_plane.kubeconfig(access.BRIDGE))) as proxy:
         weather = Weather(proxy, seed=1)
         kubeconfig = control_plane.kubeconfig_through(proxy.url, access.BRIDGE)
@@ -132,6 +130,7 @@ async def test_watches_that_are_cut_at_random_miss_no_newest_state_and_no_deleti
             changing = Changes(crowd, made, seed=2)
             await changing.make(objects)
             a_bridge(weir, QUICK, *made, kubeconfig=kubeconfig).wait_ready(60)
+            watched = listed_since(proxy, 0)
             before = set(changing.newest)
             changing.newest.clear()
 
@@ -141,7 +140,13 @@ async def test_watches_that_are_cut_at_random_miss_no_newest_state_and_no_deleti
             weather.turn("gap")
             known = before | told_of(ids)
             await changing.go_on(changes // 4)
+            fair = len(proxy.records)
             weather.turn("fair")
+
+            def each_watch_asks_again() -> bool:
+                silent = watched - {record.path for record in proxy.records[fair:]}
+                assert not silent, f"{len(silent)} of {len(watched)}: {sorted(silent)[:3]}"
+                return True
 
             def all_is_told() -> bool:
                 deletions = {
@@ -157,7 +162,8 @@ async def test_watches_that_are_cut_at_random_miss_no_newest_state_and_no_deleti
                 return True
 
             assert len(known & set(changing.deleted)) > changes // 8
-            await eventually(all_is_told, RECOVERY_SECONDS)
+            await eventually(all_is_told, recovery_seconds)
+            await eventually(each_watch_asks_again)
 
 
 @asynccontextmanager
@@ -222,10 +228,10 @@ async def test_a_relist_of_unchanged_objects_writes_nothing(
             a_bridge(weir, QUICK, namespace, elsewhere, kubeconfig=kubeconfig).wait_ready()
             await crowd.converge(nats_server.url, within_seconds=60 + size / 4)
             watched = listed_since(proxy, 0)
-            history = len(await read_history(nats_server.url))
-            ids.clear()
 
             async with quiet(control_plane, namespace):
+                history = len(await read_history(nats_server.url))
+                ids.clear()
                 begun = len(proxy.records)
                 proxy.on_request(lambda request: gone() if is_resumed(request) else None)
                 proxy.cut()
@@ -272,21 +278,21 @@ async def test_a_half_open_connection_is_noticed_and_told_by_readiness(
             accepted = proxy.counters.accepted
             await crowd.edit(*names(10))
             await crowd.delete(*names(3))
-            await eventually(lambda: proxy.counters.accepted > accepted, idle_seconds + 5)
+            await eventually(lambda: proxy.counters.accepted > accepted, idle_seconds + 20)
 
             async def is_told() -> bool:
                 status, text = await http_get(bridge.http_url + "/readyz")
                 return status == 503 and "InferaDeployment silent for" in text
 
-            await eventually(is_told, 2 * idle_seconds)
+            await eventually(is_told, 2 * idle_seconds + 20)
             assert (await http_get(bridge.http_url + "/healthz"))[0] == 200
             proxy.thaw()
 
             async def is_ready() -> bool:
                 return (await http_get(bridge.http_url + "/readyz"))[0] == 200
 
-            await crowd.converge(nats_server.url, within_seconds=20)
-            await eventually(is_ready, idle_seconds + 5)
+            await crowd.converge(nats_server.url)
+            await eventually(is_ready, idle_seconds + 20)
 
 
 # Case 7: one undecodable object stops the kind
@@ -357,11 +363,11 @@ async def test_a_consumer_and_then_its_stream_may_be_deleted_while_handlers_run(
 
         await jetstream.delete_consumer(streams.QUEUE, durable)
         await crowd.edit(*names(20))
-        await crowd.converge(nats_server.url, within_seconds=20)
+        await crowd.converge(nats_server.url)
 
         await jetstream.delete_stream(streams.QUEUE)
         await crowd.edit(*names(20))
         await crowd.delete(*names(5))
-        await crowd.converge(nats_server.url, within_seconds=20)
+        await crowd.converge(nats_server.url)
 
         await crowd.never_two_at_once([handlers], nats_server.url)

@@ -62,8 +62,8 @@ SIDES: tuple[When, ...] = ("before", "after")
 settings_of_the_test = pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(SHORT, id="short", marks=pytest.mark.timeout(180)),
-        pytest.param({}, id="production", marks=[pytest.mark.soak, pytest.mark.timeout(600)]),
+        pytest.param(SHORT, id="short", marks=pytest.mark.timeout(600)),
+        pytest.param({}, id="production", marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
     ],
 )
 

@@ -18,7 +18,7 @@ from crds.kubernetes import (
 from tests.builders import a_small_deployment, an_infera_deployment
 from tests.e2e.stage import Stage, container, controller_of, uid
 from tests.stack.eventually import eventually
-from tests.witness.quiet import quiet
+from tests.witness.quiet import calm, quiet
 
 _LABELS = {"app": "somebody-elses"}
 _POD = {
@@ -111,6 +111,7 @@ async def test_two_resources_that_want_one_name_do_not_fight_over_it(running: St
     """`a` with a service `b-c`, and `a-b` with a service `c`: the first to come has it."""
     running.apply(an_infera_deployment("a").with_server("b-c"))
     await running.ready("a")
+    await calm(running.cluster, running.namespace)
     first = running.get(DEPLOYMENT, "a-b-c")
 
     running.apply(an_infera_deployment("a-b").with_server("c"))

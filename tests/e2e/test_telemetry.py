@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +13,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.weir import WeirProcess
 from tests.builders import an_infera_deployment
+from tests.e2e.crowd import log_lines
 from tests.e2e.stage import Stage
+from tests.faults.dead_port import dead_port
+from tests.faults.own_loop import in_thread
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 
@@ -36,6 +38,20 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.url = ""
+        self._runner: web.AppRunner
+
+    async def start(self) -> None:
+        """Take exports at `url` from now on."""
+        application = web.Application()
+        application.router.add_post("/v1/traces", self.receive)
+        self._runner = web.AppRunner(application)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Take nothing any more."""
+        await self._runner.cleanup()
 
     async def receive(self, request: web.Request) -> web.Response:
         """Take one export."""
@@ -62,16 +78,9 @@ def _attributes(pairs: object) -> dict[str, str]:
 
 
 @pytest.fixture
-async def collector() -> AsyncIterator[Collector]:
-    found = Collector()
-    application = web.Application()
-    application.router.add_post("/v1/traces", found.receive)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    found.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield found
-    await runner.cleanup()
+def collector() -> Iterator[Collector]:
+    with in_thread(Collector()) as found:
+        yield found
 
 
 async def test_one_trace_spans_the_watch_the_writes_and_the_status(
@@ -95,7 +104,7 @@ async def test_one_trace_spans_the_watch_the_writes_and_the_status(
         assert "status InferaDeployment" in {s.name for s in found}, found
         return found
 
-    spans = await eventually(of_the_birth, within_seconds=10)
+    spans = await eventually(of_the_birth)
     (published,) = [s for s in spans if s.service == "weir-bridge"]
     assert published.name == "publish"
     (reconciled,) = [s for s in spans if s.name == "reconcile"]
@@ -104,8 +113,7 @@ async def test_one_trace_spans_the_watch_the_writes_and_the_status(
     assert set(writes.values()) == {reconciled.id}
     assert {"create Service/traced-server", "status InferaDeployment/traced"} <= set(writes)
 
-    lines = [json.loads(line) for line in handlers.log.read_text().splitlines()]
-    told = [line for line in lines if line["message"] == "reconciled"]
+    told = [line for line in log_lines(handlers) if line["message"] == "reconciled"]
     assert published.trace in {line["trace_id"] for line in told}
     assert all({"kind", "namespace", "name", "action"} <= set(line) for line in told)
 
@@ -134,14 +142,15 @@ async def test_a_dead_collector_costs_no_reconcile_and_a_second_at_exit(
     control_plane: ControlPlane, namespace: str, weir: Weir
 ) -> None:
     stage = Stage(control_plane, namespace, weir)
-    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
-    stage.bridge = weir.bridge(environment=environment)
-    stage.handlers = weir.handlers(environment=environment)
-    stage.bridge.wait_ready()
-    stage.handlers.wait_ready()
-    stage.apply(an_infera_deployment("untraced").with_server().with_worker())
-    await stage.ready("untraced")
-    assert stage.handlers.terminate(within_seconds=10) == 0
+    with dead_port() as port:
+        environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        stage.bridge = weir.bridge(environment=environment)
+        stage.handlers = weir.handlers(environment=environment)
+        stage.bridge.wait_ready()
+        stage.handlers.wait_ready()
+        stage.apply(an_infera_deployment("untraced").with_server().with_worker())
+        await stage.ready("untraced")
+        assert stage.handlers.terminate() == 0
 
 
 def _metrics(process: WeirProcess) -> str:

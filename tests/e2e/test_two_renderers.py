@@ -28,7 +28,7 @@ from tests.stack.fixtures import Weir
 HASTY: Mapping[str, Setting] = {
     **QUICK,
     "resync_seconds": 2,
-    "renderer_mark_seconds": 4,
+    "renderer_mark_seconds": 15,
     "other_renderer_seconds": 0.3,
 }
 """Every resource is looked at every 2 s, by whichever release gets the message."""

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar, cast, overload
 
 import pytest
@@ -68,4 +68,25 @@ async def eventually(
         if time.monotonic() > deadline:
             what = getattr(predicate, "__name__", repr(predicate))
             pytest.fail(f"{what}: not within {patient_seconds:g} s; last seen: {seen!r}")
+        await asyncio.sleep(every_seconds)
+
+
+async def dwindles(
+    left: Callable[[], Awaitable[Sequence[object]]],
+    stuck_seconds: float = 30.0,
+    every_seconds: float = 1.0,
+) -> None:
+    """
+    Return once nothing is left; fail with what is when for so long there was never less.
+
+    For work whose length depends on the machine: that it goes on is what can be asked of any.
+    """
+    patient_seconds = stuck_seconds * PATIENCE
+    fewest, since = None, time.monotonic()
+    while seen := await left():
+        if fewest is None or len(seen) < fewest:
+            fewest, since = len(seen), time.monotonic()
+        if time.monotonic() > since + patient_seconds:
+            shown = ", ".join(map(str, seen[:5]))
+            pytest.fail(f"no progress for {patient_seconds:g} s; {len(seen)} are left: {shown}")
         await asyncio.sleep(every_seconds)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handlers.cli.devstack.weir import REPOSITORY
-from tests.stack.eventually import eventually
+from tests.stack.eventually import dwindles, eventually
 
 A_FAILING_TEST = """
 from handlers.cli.devstack.process import Process
@@ -90,3 +90,20 @@ async def test_eventually_fails_with_the_last_assertion_of_a_coroutine() -> None
 
     with pytest.raises(pytest.fail.Exception, match=r"is_ready.*2 of 3 are ready"):
         await eventually(is_ready, within_seconds=0.01, every_seconds=0.001)
+
+
+async def test_what_dwindles_may_take_as_long_as_it_takes() -> None:
+    values = iter([[1, 2], [1, 2], [1], [1], []])
+
+    async def left() -> list[int]:
+        return next(values)
+
+    await dwindles(left, every_seconds=0.001)
+
+
+async def test_what_does_not_dwindle_any_more_fails_with_what_is_left() -> None:
+    async def left() -> list[str]:
+        return ["r7"]
+
+    with pytest.raises(pytest.fail.Exception, match=r"no progress for .* 1 are left: r7"):
+        await dwindles(left, stuck_seconds=0.01, every_seconds=0.001)

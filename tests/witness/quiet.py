@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from crds import KINDS
 from crds.kind import Kind
 from crds.kubernetes import Manifest
+from tests.stack.eventually import eventually
 from tests.witness.audit import AuditEvent, AuditLog
 
 OURS_AND_CHILDREN: tuple[Kind, ...] = tuple(
@@ -22,6 +23,8 @@ OURS_AND_CHILDREN: tuple[Kind, ...] = tuple(
         for kind in (contract.kind, *(child.kind for child in contract.owns))
     )
 )
+CALM_SECONDS = 1.0
+CALM_WITHIN_SECONDS = 60.0
 _BODY_CHARACTERS_MAX = 300
 _PATHS_MAX = 8
 _NOT_FOUND = 404
@@ -43,14 +46,17 @@ async def quiet(
     *,
     user_agent_prefix: str = "weir",
     kinds: tuple[Kind, ...] = OURS_AND_CHILDREN,
+    calm_seconds: float = CALM_SECONDS,
 ) -> AsyncIterator[None]:
     """
     Fail unless nothing happens in *namespace* while the block runs; the failure tells all of it.
 
+    The block begins at a `calm`, of looks that are so far apart.
+
     Requests of clients whose User-Agent begins so count, accepted or not, cluster-scoped ones
     too; objects of *kinds* count whoever changes them.
     """
-    before = await asyncio.to_thread(_objects, cluster, namespace, kinds)
+    before = await calm(cluster, namespace, kinds, calm_seconds)
     log = AuditLog(cluster.audit_log)
     offset = log.offset()
     yield
@@ -63,6 +69,38 @@ async def quiet(
     found = [*map(_told, writes), *changes(before, after)]
     if found:
         raise AssertionError("not quiet:\n" + "\n".join(found))
+
+
+async def calm(
+    cluster: Cluster,
+    namespace: str,
+    kinds: tuple[Kind, ...] = OURS_AND_CHILDREN,
+    apart_seconds: float = CALM_SECONDS,
+) -> dict[str, Manifest]:
+    """
+    Return the objects once others have had their last word.
+
+    That is when two looks, so far apart, saw the same, and no Deployment has pods on their way out:
+    its controller counts them, and writes, after it is Ready.
+    """
+    looks: list[dict[str, Manifest]] = []
+
+    async def is_calm() -> bool:
+        looks.append(await asyncio.to_thread(_objects, cluster, namespace, kinds))
+        assert len(looks) > 1
+        changed = changes(*looks[-2:])
+        assert not changed, "\n".join(changed)
+        busy = [name for name, manifest in looks[-1].items() if _is_busy(manifest)]
+        assert not busy, f"pods are on their way out: {busy}"
+        return True
+
+    await eventually(is_calm, CALM_WITHIN_SECONDS, apart_seconds)
+    return looks[-1]
+
+
+def _is_busy(manifest: Manifest) -> bool:
+    """Whether a Deployment's controller will write again, when pods are gone."""
+    return bool((manifest.get("status") or {}).get("terminatingReplicas"))
 
 
 def changes(before: dict[str, Manifest], after: dict[str, Manifest]) -> list[str]:
