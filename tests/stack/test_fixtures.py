@@ -17,7 +17,7 @@ def test_it(request, scratch):
     process = Process("parrot", ["/bin/sh", "-c", "echo last words; sleep 60"], log=scratch / "log")
     shown_on_failure(request.node, process)
     process.start()
-    process.wait_until(lambda: process.log_text() != "", 5)
+    process.wait_until(lambda: process.log_text() != "", 60)
     assert False
 """
 

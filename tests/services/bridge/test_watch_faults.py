@@ -260,7 +260,7 @@ async def _can_create(resources: Resources, manifest: dict[str, object]) -> bool
 
 
 async def test_changes_are_told_after_a_restart_of_the_api_server(
-    fresh_control_plane: ControlPlane, bridge: Bridge, taken: Taker, resources: Resources
+    cluster: ControlPlane, bridge: Bridge, taken: Taker, resources: Resources
 ) -> None:
     for name in ("kept", "deleted", "edited"):
         await resources.create(name)
@@ -268,7 +268,7 @@ async def test_changes_are_told_after_a_restart_of_the_api_server(
         await ready(relay)
         await eventually(lambda: len(taken.names()) == 3)
         taken.events.clear()
-        await asyncio.to_thread(fresh_control_plane.restart_api_server)
+        await asyncio.to_thread(cluster.restart_api_server)
         await resources.delete("deleted")
         await resources.edit("edited", "i:2")
         await resources.create("born")

@@ -20,6 +20,7 @@ from crds.inferadeployment import CONTRACT
 from crds.kubernetes import Manifest
 from crds.schema import crd
 from handlers.cli.crds import as_yaml
+from tests.stack.eventually import PATIENCE
 
 Kubectl = Callable[..., CompletedProcess[str]]
 
@@ -259,7 +260,7 @@ def of_group(group: str, contract: Contract = CONTRACT) -> Manifest:
 
 def eventually(attempt: Callable[[], bool]) -> None:
     """Return once an attempt succeeds: a CRD is served a moment after it is accepted."""
-    deadline = time.monotonic() + CRD_SECONDS_MAX
+    deadline = time.monotonic() + CRD_SECONDS_MAX * PATIENCE
     while not attempt():
         assert time.monotonic() < deadline, "the API server does not come to serve the CRD"
 
