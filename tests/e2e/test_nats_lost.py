@@ -211,9 +211,11 @@ async def in_the_middle(
     crowd: Crowd, size: int, fault: Callable[[], Awaitable[None] | None]
 ) -> None:
     """Load the handlers with a crowd; the fault strikes when a part of it has been reconciled."""
+    half = size // 2
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(crowd.create(*names(size)))
-        await eventually(lambda: reconciled(crowd, at_least=size // 4), every_seconds=0.02)
+        tasks.create_task(crowd.create(*names(half)))
+        await eventually(lambda: reconciled(crowd, at_least=half // 2), every_seconds=0.02)
+        tasks.create_task(crowd.create(*names(size, begin=half)))
         if (striking := fault()) is not None:
             await striking
         # Else it came too late to show anything.
