@@ -57,10 +57,10 @@ async def test_a_resource_deleted_while_handlers_are_down_is_not_born_again(
     running.apply(a_small_deployment("chat"))
     await running.ready("chat")
     running.handlers.kill()
-    offset = running.audit.offset()
 
     running.kubectl("delete", "idep", "chat", "--timeout=60s")
     await running.vanish(*SIX)
+    offset = running.audit.offset()
     running.handlers.start()
     await running.read_since(offset, "chat")
 
