@@ -118,7 +118,7 @@ async def test_the_next_holder_learns_that_the_last_one_never_let_go(process: Pr
 
 
 async def test_a_holder_that_fenced_nothing_leaves_the_duty_to_the_next(process: Process) -> None:
-    async with process("a") as a, process("b") as b:
+    async with process("a", lease=SOON_SECONDS) as a, process("b") as b:
         await _taken(a)
         for _ in range(2):
             found = await eventually(lambda: b.acquire(KEY, 2))
