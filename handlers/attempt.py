@@ -43,7 +43,7 @@ from handlers.settle import (
     settle_outcome,
 )
 from handlers.state import EMPTY, FailState, load_state, save_state, take_back_state
-from handlers.suspects import acquit, crashes_to_convict, is_doubtful
+from handlers.suspects import acquit, crashes_to_convict, is_storm
 from handlers.writes import Writer
 
 UNSETTLED_RETRY_SECONDS = 1.0
@@ -164,7 +164,7 @@ class Attempt:
         if self._is_held():
             # Found out before everything else has to wait for it.
             return Settlement(result=Result.HELD, reason=self._state.error.partition(":")[0])
-        if not self._state.crashes and await is_doubtful(self._at.bus):
+        if not self._state.crashes and await is_storm(self._at.bus):
             return await self._reconciled()
         await self._turn.alone()
         self._is_alone = True

@@ -14,26 +14,35 @@ from bridge.jetstream import Bus, StreamMissing
 from bridge.streams import STATE
 from handlers.state import ttl
 
-MARK = f"{STATE_SUBJECT}._acquitted"
+ACQUITTED = f"{STATE_SUBJECT}._acquitted"
 """`_` begins no kind's name."""
-DOUBT_SECONDS = 120.0
-"""For so long a suspect that outlived its count speaks for all others."""
+ACQUITTED_LATELY = f"{STATE_SUBJECT}._acquitted-lately"
+DOUBT_SECONDS = 600.0
+"""For so long a suspect that outlived its count speaks for all that are counted."""
+STORM_SECONDS = 60.0
+"""For so long it speaks for those that are not: longer, and what kills its handler takes others
+along that long."""
 
 
 async def acquit(bus: Bus) -> None:
     """Have every handler know that a suspect, counted before, lived."""
-    await bus.publish(MARK, headers={"Nats-TTL": ttl(DOUBT_SECONDS)})
+    for subject, seconds in ((ACQUITTED, DOUBT_SECONDS), (ACQUITTED_LATELY, STORM_SECONDS)):
+        await bus.publish(subject, headers={"Nats-TTL": ttl(seconds)})
 
 
-async def is_doubtful(bus: Bus) -> bool:
-    """Return whether processes die of other things than the objects that they ran."""
-    try:
-        return await bus.last(STATE, MARK) is not None
-    except StreamMissing:
-        return False
+async def is_storm(bus: Bus) -> bool:
+    """Return whether processes die right now of other things than the objects that they ran."""
+    return await _is_marked(bus, ACQUITTED_LATELY)
 
 
 async def crashes_to_convict(bus: Bus) -> int:
     """Return how many runs alone in a row have to end with a death, as things stand."""
     few, many = bus.settings.convict_crashes, bus.settings.convict_crashes_in_doubt
-    return max(few, many) if await is_doubtful(bus) else few
+    return max(few, many) if await _is_marked(bus, ACQUITTED) else few
+
+
+async def _is_marked(bus: Bus, subject: str) -> bool:
+    try:
+        return await bus.last(STATE, subject) is not None
+    except StreamMissing:
+        return False

@@ -19,7 +19,7 @@ from handlers.inferadeployment import HANDLER
 from handlers.queue import EXPIRES_SECONDS, Pull
 from handlers.renderers import mark
 from handlers.state import EMPTY, FailState, load_state, save_state
-from handlers.suspects import acquit, crashes_to_convict
+from handlers.suspects import acquit, crashes_to_convict, is_storm
 from tests.stack.eventually import PATIENCE_SECONDS, eventually
 
 GROUP = "kubernetes"
@@ -275,16 +275,17 @@ async def test_the_mark_of_a_renderer_goes_with_its_last_holder(bus: Bus) -> Non
 
 
 async def test_a_suspect_that_lived_makes_three_deaths_too_few_for_a_while(bus: Bus) -> None:
-    assert await crashes_to_convict(bus) == 3
+    assert (await crashes_to_convict(bus), await is_storm(bus)) == (3, False)
     await acquit(bus)
     await acquit(bus)
-    assert await crashes_to_convict(bus) == 10
-    stored = await bus.last(streams.STATE, f"{STATE_SUBJECT}._acquitted")
-    assert stored is not None
-    assert stored.headers["Nats-TTL"] == "120s"
+    assert (await crashes_to_convict(bus), await is_storm(bus)) == (10, True)
+    for token, seconds in (("_acquitted", "600s"), ("_acquitted-lately", "60s")):
+        stored = await bus.last(streams.STATE, f"{STATE_SUBJECT}.{token}")
+        assert stored is not None
+        assert stored.headers["Nats-TTL"] == seconds
 
     await bus.api(f"STREAM.DELETE.{streams.STATE}")
-    assert await crashes_to_convict(bus) == 3
+    assert (await crashes_to_convict(bus), await is_storm(bus)) == (3, False)
 
 
 # ---------------------------------------------------------------------------------- timers
