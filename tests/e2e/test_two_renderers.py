@@ -121,7 +121,7 @@ def is_newer(deployment: Manifest) -> bool:
         pytest.param({**PRODUCTION, "resync_seconds": 30}, id="soak", marks=pytest.mark.soak),
     ],
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 async def test_while_two_releases_serve_no_child_flips_and_edits_land_also_after_a_rollback(
     control_plane: ControlPlane,
     stage: Stage,
@@ -137,7 +137,8 @@ async def test_while_two_releases_serve_no_child_flips_and_edits_land_also_after
     mark_seconds = float(settings.get("renderer_mark_seconds", 60))
 
     newer = upgrade.start_newer()
-    await eventually(upgrade.all_are_newer, 4 * resync_seconds + 20)
+    # Chance decides which of the two looks at a resource in a resync: a dozen leave none over.
+    await eventually(upgrade.all_are_newer, 12 * resync_seconds + 20)
     async with await nats.connect(nats_server.url) as client:
         # With it go the marks that tell which releases live.
         await client.jetstream().delete_stream(streams.STATE)
