@@ -354,9 +354,11 @@ async def test_a_handler_that_is_paused_beyond_its_lease_changes_nothing_when_it
 async def test_a_reconcile_of_three_ack_waits_and_two_leases_is_taken_by_nobody_else(
     control_plane: ControlPlane, namespace: str, weir: Weir, scratch: Path
 ) -> None:
-    seconds = max(3 * SHORT["ack_wait_seconds"], 2 * SHORT["lease_seconds"])
-    way = Way(weir, SHORT, is_pausing=False)
-    async with _scene(control_plane, namespace, weir, scratch, way, SHORT) as (scene, proxy):
+    # Less than a handler waits for what it reads.
+    settings = {**SHORT, "lease_seconds": 6, "ack_wait_seconds": 4}
+    seconds = max(3 * settings["ack_wait_seconds"], 2 * settings["lease_seconds"])
+    way = Way(weir, settings, is_pausing=False)
+    async with _scene(control_plane, namespace, weir, scratch, way, settings) as (scene, proxy):
         looks: list[tuple[float, str]] = []
 
         def slow(request: Request) -> Action | None:
