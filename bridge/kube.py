@@ -41,9 +41,12 @@ JSON_PATCH = "application/json-patch+json"
 class Kube:
     """The API server, for one process."""
 
-    def __init__(self, configuration: Configuration, user_agent: str) -> None:
-        """Take a loaded configuration; no request is made."""
+    def __init__(
+        self, configuration: Configuration, user_agent: str, *, is_dry: bool = False
+    ) -> None:
+        """Take a loaded configuration; no request is made. Where `is_dry`, nothing is stored."""
         self._configuration = configuration
+        self.is_dry = is_dry
         self._base = str(configuration.host).rstrip("/")
         self._tls = ssl_context(configuration)
         self._session = aiohttp.ClientSession(
@@ -173,7 +176,7 @@ class Kube:
         return await self.request(
             "POST",
             kind.path(namespace),
-            query=_write_query(timeout_seconds),
+            query=self._write_query(timeout_seconds),
             body=msgspec.json.encode(manifest),
             content_type=JSON,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -197,7 +200,7 @@ class Kube:
         return await self.request(
             "PATCH",
             kind.path(namespace, name),
-            query={**_write_query(timeout_seconds), "force": "true"},
+            query={**self._write_query(timeout_seconds), "force": "true"},
             body=msgspec.json.encode(manifest),
             content_type=APPLY,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -216,7 +219,7 @@ class Kube:
         return await self.request(
             "PATCH",
             kind.path(namespace, name),
-            query=_write_query(timeout_seconds),
+            query=self._write_query(timeout_seconds),
             body=msgspec.json.encode(operations),
             content_type=JSON_PATCH,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -235,7 +238,7 @@ class Kube:
         return await self.request(
             "PUT",
             kind.path(namespace, name, "status"),
-            query=_write_query(timeout_seconds),
+            query=self._write_query(timeout_seconds),
             body=msgspec.json.encode(manifest),
             content_type=JSON,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -257,15 +260,28 @@ class Kube:
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            # Where there is a body the server reads no query (source: handlers/delete.go).
+            **({"dryRun": ["All"]} if self.is_dry else {}),
         }
         await self.request(
             "DELETE",
             kind.path(namespace, name),
-            query=_write_query(timeout_seconds),
+            query=self._write_query(timeout_seconds),
             body=msgspec.json.encode(options),
             content_type=JSON,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
         )
+
+    def _write_query(self, timeout_seconds: float) -> dict[str, str]:
+        """
+        Return what every write carries: a name, a bound, and whether it is only tried.
+
+        The bound holds on the server's side too: a write must not land long after we gave up. A dry
+        run is admitted, defaulted and validated, and not stored.
+        Source: Kubernetes documentation, "Dry-run".
+        """
+        query = {"fieldManager": FIELD_MANAGER, "timeout": f"{timeout_seconds:g}s"}
+        return {**query, "dryRun": "All"} if self.is_dry else query
 
     async def _renew_credentials(self, status: int) -> None:
         """
@@ -299,20 +315,17 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
     Give a client by the usual rules: KUBECONFIG, ~/.kube/config, the pod's service account.
 
     The User-Agent names the component and the process, so that the audit log names the writer.
+    Under `settings.dry_run` no write of the client is stored, whoever asks for it.
     Raises SettingsError when there is no configuration.
     """
     configuration = await load_configuration()
-    kube = Kube(configuration, f"weir-{component}/{VERSION} ({settings.identity})")
+    user_agent = f"weir-{component}/{VERSION} ({settings.identity})"
+    kube = Kube(configuration, user_agent, is_dry=settings.dry_run)
     try:
         yield kube
     finally:
         await kube.close()
         await asyncio.sleep(0)
-
-
-def _write_query(timeout_seconds: float) -> dict[str, str]:
-    """Bound the request on the server's side too: a write must not land long after we gave up."""
-    return {"fieldManager": FIELD_MANAGER, "timeout": f"{timeout_seconds:g}s"}
 
 
 def _text(exc: BaseException) -> str:

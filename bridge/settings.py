@@ -42,6 +42,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Namespaces to watch, comma-separated; empty is all."""
     identity: str = ""
     """Name of this process in leases, history and the User-Agent; empty makes one."""
+    dry_run: bool = False
+    """Nothing is written to Kubernetes; what would be is in history, log and metrics."""
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
     """Reconciles at once in one handler process, per consumer."""
     http: str = ":8080"

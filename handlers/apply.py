@@ -36,7 +36,7 @@ from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
 if TYPE_CHECKING:
-    from handlers.writes import Writer
+    from handlers.writes import Writes
 
 PREDECESSORS = ("infera-operator", "cgn-operator")
 """Field managers whose fields become ours when their children do."""
@@ -69,7 +69,7 @@ class Making(Struct, frozen=True, kw_only=True):
     """What the children of one reconcile are made with."""
 
     kube: Kube
-    writer: Writer
+    writer: Writes
     owner: Manifest
     contract: Contract
     renderer: int

@@ -23,7 +23,9 @@ from bridge.kube_errors import KubeError
 from bridge.objects import read_object
 from bridge.telemetry import METRICS, fail_span, logger, span
 from handlers.breaker import Breaker
+from handlers.children import World
 from handlers.dead import bury, exhume
+from handlers.dry_run import DryRun
 from handlers.errors import DependencyDown, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
@@ -32,7 +34,7 @@ from handlers.limit import ConcurrencyLimit
 from handlers.locks import Turn
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
-from handlers.reconcile import DUE, Subject, World, reconcile
+from handlers.reconcile import DUE, Subject, reconcile
 from handlers.settle import (
     Circumstances,
     Result,
@@ -44,7 +46,7 @@ from handlers.settle import (
 )
 from handlers.state import EMPTY, FailState, load_state, save_state, take_back_state
 from handlers.suspects import acquit, crashes_to_convict, is_storm
-from handlers.writes import Writer
+from handlers.writes import Writer, Writes
 
 UNSETTLED_RETRY_SECONDS = 1.0
 """A message whose settlement could not be stored comes again after so long."""
@@ -54,6 +56,8 @@ OUTLIVED = (Result.UNCHANGED, Result.CHANGED, Result.REFUSED)
 """Results that say something of the object: it was read, rendered, and killed nobody."""
 QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD)
 """Results that are a metric only, where no write was tried."""
+CHANGES = (Result.CHANGED, Result.WOULD_CHANGE)
+"""Results that need nobody's attention."""
 
 log = logger(__name__)
 
@@ -95,13 +99,15 @@ class Attempt:
         """Sequence of the state that counts this run alone."""
         self._subject = Subject()
         self._record: Record = workplace.history.record(delivery.event, handler.renderer)
-        self._writer = Writer(
+        writer = Writer(
             workplace.world.kube,
             lease,
             self._settings,
             on_first=self._tell_started,
             is_cut=workplace.is_cut,
         )
+        self._dry_run = DryRun(writer) if self._settings.dry_run else None
+        self._writer: Writes = self._dry_run or writer
 
     async def run(self) -> None:
         """Settle the delivery under its renewed lease; what cannot be stored is given back."""
@@ -300,9 +306,13 @@ class Attempt:
             error=settlement.error,
             writes=tuple(self._writer.written),
             seconds=round(seconds, 6),
+            foretold=self._dry_run.noted() if self._dry_run else (),
         )
         await self._at.history.tell(self._key, FINISHED, finished)
-        say = log.info if settlement.result in (*QUIET, Result.CHANGED) else log.warning
+        for noted in finished.foretold:
+            METRICS.count("weir_dry_run_changes", kind=self._key.kind, verb=noted.verb)
+            METRICS.count("weir_dry_run_pods", noted.pods, kind=self._key.kind)
+        say = log.info if settlement.result in (*QUIET, *CHANGES) else log.warning
         say(
             "reconciled",
             action=settlement.result.value,
@@ -310,4 +320,5 @@ class Attempt:
             writes=len(self._writer.written),
             seconds=round(seconds, 4),
             **({"error": settlement.error} if settlement.error else {}),
+            **({"foretold": finished.foretold} if finished.foretold else {}),
         )

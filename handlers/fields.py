@@ -196,7 +196,7 @@ def item_index(items: Sequence[Any], part: str) -> int | None:
         return int(inner) if int(inner) < len(items) else None
     keys = {key: msgspec.json.decode(value) for key, value in _KEY.findall(inner)}
     for index, item in enumerate(items):
-        if keys and isinstance(item, dict) and _has_keys(item, keys):
+        if keys and isinstance(item, dict) and has_keys(item, keys):
             return index
     return None
 
@@ -303,14 +303,14 @@ def _item(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
     for name, subtree in node.items():
         if name.startswith("k:") and isinstance(item, dict):
             keys: Mapping[str, Any] = msgspec.json.decode(name[2:])
-            if _has_keys(item, keys) and any(key in item for key in keys):
+            if has_keys(item, keys) and any(key in item for key in keys):
                 return name, subtree
         elif name.startswith("v:") and msgspec.json.decode(name[2:]) == item:
             return name, subtree
     return "", None
 
 
-def _has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+def has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
     """Return whether an item has that key; a part that it leaves out has the server's default."""
     return all(item.get(key, KEY_DEFAULTS.get(key)) == value for key, value in keys.items())
 
@@ -320,7 +320,7 @@ def _held(item: Any, live: Any, name: str) -> Any:
         return item
     keys = msgspec.json.decode(name[2:])
     return next(
-        (held for held in live if isinstance(held, dict) and _has_keys(held, keys)),
+        (held for held in live if isinstance(held, dict) and has_keys(held, keys)),
         None,
     )
 

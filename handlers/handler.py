@@ -63,6 +63,20 @@ class Problem(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Noted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What history keeps of it: which fields, and not what is in them.
+
+    A value (of `env`, of `args`) may be a secret; `weir render --diff` shows it to who may read it.
+    """
+
+    child: str
+    verb: str
+    fields: tuple[str, ...] = ()
+    restarts: bool = False
+    pods: int = 0
+
+
 class Observation(Struct, frozen=True, kw_only=True):
     """What is true of the children after they were applied."""
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from bridge.events import HISTORY_SUBJECT, ChangeEvent, ObjectKey
 from bridge.jetstream import Bus
+from handlers.handler import Noted
 
 STARTED = "dev.weir.reconcile.started"
 FINISHED = "dev.weir.reconcile.finished"
@@ -42,6 +43,8 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
     writes: tuple[str, ...] = ()
     """`verb kind/name`, in order."""
     seconds: float = 0.0
+    foretold: tuple[Noted, ...] = ()
+    """In a dry run: what would become of the children. `writes` is then what would be written."""
 
 
 class History:

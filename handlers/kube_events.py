@@ -11,7 +11,7 @@ from bridge.telemetry import logger
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
     from handlers.conditions import Transition
-    from handlers.writes import Writer
+    from handlers.writes import Writes
 
 MESSAGE_LENGTH_MAX = 1024
 """Source: Kubernetes core/v1 Event validation."""
@@ -57,7 +57,7 @@ def event_manifest(
 
 
 async def post_events(
-    writer: Writer,
+    writer: Writes,
     resource: Manifest,
     changes: list[Transition],
     identity: str,

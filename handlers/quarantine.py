@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 from bridge.kube_errors import KubeError
 from bridge.telemetry import logger
+from handlers.children import World
 from handlers.conditions import DEGRADED, READY, Judgement, Reason, with_condition
 from handlers.errors import ReconcileError
-from handlers.reconcile import World, now_text, read_resource, write_status
+from handlers.reconcile import now_text, read_resource, write_status
 
 if TYPE_CHECKING:
     from bridge.events import ObjectKey
     from handlers.handler import AnyHandler
     from handlers.state import FailState
-    from handlers.writes import Writer
+    from handlers.writes import Writes
 
 log = logger(__name__)
 
 
 async def say_quarantined(
-    handler: AnyHandler, key: ObjectKey, state: FailState, writer: Writer, world: World
+    handler: AnyHandler, key: ObjectKey, state: FailState, writer: Writes, world: World
 ) -> None:
     """Write the conditions; a resource that cannot be written is told of by its dead letter."""
     try:

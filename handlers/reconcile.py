@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import time
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,26 +23,17 @@ from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
 from handlers import plan
-from handlers.apply import Child, Making, make_all
+from handlers.apply import Child
+from handlers.children import World, match_children, wanted_of
 from handlers.conditions import transitions
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
-from handlers.handler import (
-    AnyHandler,
-    ChildName,
-    Facts,
-    Notice,
-    Observation,
-    TerminalError,
-)
+from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
-from handlers.prune import listed, prune
-from handlers.settle import Outcome, Result, held_children, holds_back
+from handlers.settle import Outcome, Result, holds_back
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from handlers.state import FailState
-    from handlers.writes import Writer
+    from handlers.writes import Writes
 
 STATUS_FIELDS = ("state", "phase", "observedGeneration", "services", "gaie", "conditions")
 """What is kept of the status of a resource that cannot be decoded."""
@@ -61,17 +51,6 @@ PATIENCE = 6
 """What has been unready for six minutes is looked at every minute."""
 
 log = logger(__name__)
-
-
-class World(Struct, frozen=True, kw_only=True):
-    """What every reconcile of a process works with."""
-
-    kube: Kube
-    settings: Settings
-    facts: Facts
-    identity: str
-    newest_renderer: Callable[[str], Awaitable[int]]
-    """The highest version that a live handler renders a kind (lower case) with."""
 
 
 class Subject(Struct, kw_only=True):
@@ -92,7 +71,7 @@ async def reconcile(
     event: ChangeEvent,
     handler: AnyHandler,
     state: FailState,
-    writer: Writer,
+    writer: Writes,
     world: World,
     subject: Subject,
 ) -> Outcome:
@@ -153,48 +132,34 @@ async def _make_match(
     handler: AnyHandler,
     resource: Manifest,
     state: FailState,
-    writer: Writer,
+    writer: Writes,
     world: World,
 ) -> Outcome:
-    metadata = resource["metadata"]
     now = now_text()
-    held = held_children(state, metadata["uid"], metadata.get("generation", 0), time.time())
     try:
-        typed = _decode(handler, resource)
-        rendering = handler.render(typed, world.facts)
+        wanted = wanted_of(handler, resource, world.facts)
     except TerminalError as exc:
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         return Outcome(result=Result.REFUSED, reason=exc.reason)
 
-    making = Making(
-        kube=world.kube,
-        writer=writer,
-        owner=resource,
-        contract=handler.contract,
-        renderer=handler.renderer,
-        newest_renderer=partial(world.newest_renderer, handler.contract.kind.queue_name),
-        yield_seconds=world.settings.other_renderer_seconds,
-        held=held,
-        is_birth=not event.children and not (resource.get("status") or {}),
+    children, problems = await match_children(
+        event, handler, resource, wanted, state, writer, world
     )
-    children = await make_all(making, rendering.children)
-    problems = [child.problem for child in children if child.problem is not None]
-    problems += await prune(
-        making,
-        (*(child.name for child in children), *rendering.keep),
-        await _candidates(event, handler, typed, state, making),
-    )
-    notices = (*rendering.notices, *_notices(children))
+    notices = (*wanted.rendering.notices, *_notices(children))
     observation = Observation(
         children={child.name: child.live for child in children},
         notices=notices,
         problems=tuple(problems),
         now=now,
     )
-    status = await _status(handler, typed, resource, observation, world)
+    status = await _status(handler, wanted.typed, resource, observation, world)
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
     await write_status(handler, resource, status, writer, world)
+    if world.settings.dry_run:
+        # Nothing was done that time could complete: an event or a resync brings the next look.
+        result = Result.WOULD_CHANGE if writer.has_started else Result.UNCHANGED
+        return Outcome(result=result, reason=problems[0].reason if problems else "")
     look_again = writer.is_fencing or not is_ready(status)
     waited = _waited_seconds(status, now)
     return Outcome(
@@ -204,38 +169,6 @@ async def _make_match(
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
-
-
-def _decode(handler: AnyHandler, resource: Manifest) -> Any:
-    if "spec" not in resource:
-        raise TerminalError(
-            "InvalidSpec", "the resource has no spec that can be decoded; is it nested too deeply?"
-        )
-    try:
-        return msgspec.convert(resource, handler.contract.resource, strict=True)
-    except (msgspec.ValidationError, RecursionError) as exc:
-        raise TerminalError(
-            "InvalidSpec", f"the resource cannot be understood: {exc}; correct that field"
-        ) from exc
-
-
-async def _candidates(
-    event: ChangeEvent, handler: AnyHandler, typed: Any, state: FailState, making: Making
-) -> set[ChildName]:
-    """
-    Return where stale children may be: the hint; after an edit also what the last status names.
-
-    A timer brings no hint, so what could not be deleted the last time is looked for again. In a
-    resync a LIST says it, whatever the bridge and the status have missed.
-    """
-    candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
-    candidates.update(problem.child for problem in state.refused)
-    observed = (making.owner.get("status") or {}).get("observedGeneration")
-    if not making.is_birth and observed != making.owner["metadata"].get("generation"):
-        candidates.update(handler.recorded(typed))
-    if event.type is EventType.RESYNC:
-        candidates.update(await listed(making, handler.pod_selector(typed)))
-    return candidates
 
 
 def _notices(children: list[Child]) -> tuple[Notice, ...]:
@@ -325,7 +258,7 @@ def look_again_seconds(waited_seconds: float, settings: Settings) -> float:
 
 
 async def _refuse(
-    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writer, world: World
+    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writes, world: World
 ) -> None:
     """
     Say in the status and in Events that only an edit helps; in Events alone where it must be so.
@@ -342,7 +275,7 @@ async def _refuse(
 
 
 async def write_status(
-    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writer, world: World
+    handler: AnyHandler, resource: Manifest, status: Manifest, writer: Writes, world: World
 ) -> None:
     """Write the status where it differs, and an Event per transition."""
     before = resource.get("status") or {}

@@ -24,10 +24,10 @@ from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from handlers.breaker import Breaker
+from handlers.children import World
 from handlers.errors import KUBERNETES
 from handlers.handler import AnyHandler, Facts
 from handlers.lease import Leases
-from handlers.reconcile import World
 from handlers.renderers import keep_marked, newest_renderer
 from handlers.worker import Worker
 
@@ -144,11 +144,20 @@ class Process:
         background = [
             asyncio.create_task(self._breaker.run()),
             asyncio.create_task(self._keep_looking()),
-            asyncio.create_task(keep_marked(self._bus, self._handlers)),
+            # What is not written needs no older handler to stand back.
+            asyncio.create_task(
+                keep_marked(self._bus, () if self._settings.dry_run else self._handlers)
+            ),
         ]
         working = [asyncio.create_task(worker.run()) for worker in self._workers]
         stopped = asyncio.create_task(stopping.wait())
-        log.info("handlers work", action="start", kinds=len(self._handlers))
+        METRICS.gauge("weir_dry_run", int(self._settings.dry_run))
+        log.info(
+            "handlers work",
+            action="start",
+            kinds=len(self._handlers),
+            dry_run=self._settings.dry_run,
+        )
         try:
             done, _ = await asyncio.wait(
                 [stopped, *background, *working], return_when=asyncio.FIRST_COMPLETED

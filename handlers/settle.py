@@ -30,6 +30,8 @@ class Result(StrEnum):
 
     UNCHANGED = "unchanged"
     CHANGED = "changed"
+    WOULD_CHANGE = "would-change"
+    """In a dry run: nothing was written."""
     GONE = "gone"
     """The resource does not exist, or is being deleted."""
     HELD = "held"

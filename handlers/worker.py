@@ -17,13 +17,13 @@ from bridge.jetstream import Bus, BusError
 from bridge.telemetry import bound, logger
 from handlers.attempt import UNSETTLED_RETRY_SECONDS, Attempt, Workplace
 from handlers.breaker import Breaker
+from handlers.children import World
 from handlers.handler import AnyHandler
 from handlers.history import History
 from handlers.lease import Leases
 from handlers.limit import ConcurrencyLimit
 from handlers.locks import KeyLocks, Solitude
 from handlers.queue import Delivery, Pull
-from handlers.reconcile import World
 
 CUT_SECONDS = 1.0
 """A reconcile that is cut has so long to come to its next write and give its message back."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridge.settings import Settings
-    from handlers.lease import Lease
 
 T = TypeVar("T")
 FENCE = "weir.dev/fence"
@@ -40,13 +39,68 @@ THROTTLED_WAIT_SECONDS_MAX = 2.0
 """A longer Retry-After gives the message back instead of holding its slot."""
 
 
+class Hold(Protocol):
+    """What a reconcile has its object by: a lease."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long it still lasts."""
+
+    @property
+    def predecessor_died(self) -> bool:
+        """Whether the last holder never let go."""
+
+
+class Writes(Protocol):
+    """What a reconcile may ask for: carried out (Writer), or only tried (handlers/dry_run.py)."""
+
+    @property
+    def written(self) -> list[str]:
+        """`verb kind/name` of what was done, in order."""
+
+    @property
+    def was_slow(self) -> bool:
+        """Whether the server was too slow for a call, or asked for fewer."""
+
+    @property
+    def is_fencing(self) -> bool:
+        """Whether a write of the last holder may still be on its way: it never let go."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a mutating call was about to be made."""
+
+    async def create(self, kind: Kind, namespace: str, manifest: Manifest) -> Manifest:
+        """Create an object and return it as the server holds it."""
+
+    async def apply(self, kind: Kind, live: Manifest, manifest: Manifest) -> Manifest:
+        """Apply a rendering to that state of that object, and to no other."""
+
+    async def take_fields(
+        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
+    ) -> Manifest:
+        """Replace `managedFields` of that state of an object; nothing else changes."""
+
+    async def fence(self, kind: Kind, live: Manifest) -> Manifest:
+        """Give an object that needs no change another resourceVersion."""
+
+    async def delete(self, kind: Kind, live: Manifest) -> None:
+        """Delete that state of that object."""
+
+    async def put_status(self, kind: Kind, resource: Manifest, status: Manifest) -> Manifest:
+        """Replace the status of that state of a resource of ours."""
+
+    async def post_event(self, namespace: str, manifest: Manifest) -> None:
+        """Create a Kubernetes Event."""
+
+
 class Writer:
     """The writes of one reconcile, recorded in order."""
 
     def __init__(
         self,
         kube: Kube,
-        lease: Lease,
+        lease: Hold,
         settings: Settings,
         *,
         on_first: Callable[[], Awaitable[None]],
@@ -97,7 +151,7 @@ class Writer:
     ) -> Manifest:
         """Replace `managedFields` of that state of an object; nothing else changes."""
         operations = [{"op": "replace", "path": "/metadata/managedFields", "value": entries}]
-        return await self._patch("own", kind, live, operations)
+        return await self.patch("own", kind, live, operations)
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:
         """
@@ -107,7 +161,7 @@ class Writer:
         """
         path = "/metadata/labels/" + FENCE.replace("/", "~1")
         operations = [{"op": "add", "path": path, "value": self._token}]
-        return await self._patch("fence", kind, live, operations)
+        return await self.patch("fence", kind, live, operations)
 
     async def delete(self, kind: Kind, live: Manifest) -> None:
         """Delete that state of that object."""
@@ -158,7 +212,7 @@ class Writer:
 
         await self._do(f"event {manifest['reason']}", call)
 
-    async def _patch(
+    async def patch(
         self, verb: str, kind: Kind, live: Manifest, operations: list[dict[str, Any]]
     ) -> Manifest:
         """Patch that state of that object, and no other."""
@@ -215,6 +269,11 @@ class Writer:
         if not self._has_started:
             self._has_started = True
             await self._on_first()
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether the API server is asked to store nothing."""
+        return self._kube.is_dry
 
     @property
     def is_fencing(self) -> bool:

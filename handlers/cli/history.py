@@ -20,6 +20,7 @@ from handlers.cli import output
 from handlers.cli.connection import missing, run_on_bus, stored_messages
 from handlers.cli.settings_flags import NATS, add_settings, settings_of
 from handlers.cli.target import Scope, add_target, scope_of
+from handlers.handler import Noted
 from handlers.history import FINISHED, Record
 from handlers.lease import Claim
 
@@ -54,6 +55,8 @@ class Attempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     generation: int = 0
     renderer: int = 0
     attempt: str = ""
+    foretold: tuple[Noted, ...] = ()
+    """What a dry run would have changed."""
 
     @property
     def key(self) -> ObjectKey:
@@ -176,6 +179,7 @@ def _attempt(stored: Stored) -> Attempt | None:
         generation=record.generation,
         renderer=record.renderer,
         attempt=record.attempt,
+        foretold=record.foretold,
     )
 
 

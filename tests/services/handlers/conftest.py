@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,9 +19,11 @@ from handlers import plan
 from handlers.apply import Child, Making, make_all
 from handlers.cli.devstack import access
 from handlers.cli.devstack.cluster import Cluster
+from handlers.dry_run import DryRun
 from handlers.errors import GiveBack
-from handlers.lease import Lease
-from handlers.writes import Writer
+from handlers.handler import ChildName
+from handlers.prune import prune
+from handlers.writes import Writer, Writes
 from tests.builders import an_infera_deployment
 
 OWNER = "owner"
@@ -40,8 +42,9 @@ class FakeLease:
 class Desk:
     """Makes children of one resource, as a reconcile does."""
 
-    def __init__(self, kube: Kube, admin: Kube, owner: Manifest) -> None:
+    def __init__(self, kube: Kube, dry: Kube, admin: Kube, owner: Manifest) -> None:
         self.kube = kube
+        self.dry = dry
         self.admin = admin
         self.owner = owner
         self.lease = FakeLease()
@@ -80,21 +83,40 @@ class Desk:
 
     def making(self, *, renderer: int = 1, is_birth: bool = False) -> Making:
         """Return what one reconcile makes children with; its writer is the last of `writers`."""
+        writer = self._writer(self.kube)
+        self.writers.append(writer)
+        return self._making(writer, renderer=renderer, is_birth=is_birth)
 
+    async def foretell(self, *manifests: Manifest, stale: Iterable[ChildName] = ()) -> DryRun:
+        """Return what a dry run of `make` and of a prune says."""
+        for _ in range(GIVEN_AGAIN):
+            dry_run = DryRun(self._writer(self.dry))
+            making = self._making(dry_run)
+            try:
+                children = await make_all(making, manifests)
+                await prune(making, [child.name for child in children], stale)
+            except GiveBack as exc:
+                await _wait_for_rest(exc)
+            else:
+                return dry_run
+        raise AssertionError(f"given back {GIVEN_AGAIN} times: the child never came to rest")
+
+    def _writer(self, kube: Kube) -> Writer:
         async def nothing() -> None:
             return None
 
-        async def newest() -> int:
-            return self.newest_renderer
-
-        writer = Writer(
-            self.kube,
-            cast("Lease", self.lease),
+        return Writer(
+            kube,
+            self.lease,
             Settings(),
             on_first=nothing,
             is_cut=lambda: self.is_cut,
         )
-        self.writers.append(writer)
+
+    def _making(self, writer: Writes, *, renderer: int = 1, is_birth: bool = False) -> Making:
+        async def newest() -> int:
+            return self.newest_renderer
+
         return Making(
             kube=self.kube,
             writer=writer,
@@ -119,13 +141,11 @@ class Desk:
         written: list[str] = []
         for _ in range(GIVEN_AGAIN):
             making = self.making(renderer=renderer, is_birth=is_birth)
-            making.writer.written = written
+            self.writers[-1].written = written
             try:
                 return await make_all(making, manifests)
             except GiveBack as exc:
-                if not exc.grows:
-                    raise
-                await asyncio.sleep(exc.after_seconds)
+                await _wait_for_rest(exc)
         raise AssertionError(f"given back {GIVEN_AGAIN} times: the child never came to rest")
 
     async def made(self, manifest: Manifest) -> Child:
@@ -181,6 +201,12 @@ class Desk:
         return found
 
 
+async def _wait_for_rest(given_back: GiveBack) -> None:
+    if not given_back.grows:
+        raise given_back
+    await asyncio.sleep(given_back.after_seconds)
+
+
 @pytest.fixture
 def owner(cluster: Cluster, namespace: str) -> Manifest:
     """A resource of ours that nobody reconciles."""
@@ -201,7 +227,10 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     """Children of that resource, made with the rights of the handlers."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(access.HANDLERS)))
-    async with connect_kube(Settings(identity="desk"), "handlers") as kube:
+    async with (
+        connect_kube(Settings(identity="desk"), "handlers") as kube,
+        connect_kube(Settings(identity="dry-desk", dry_run=True), "handlers") as dry,
+    ):
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))
         async with connect_kube(Settings(identity="somebody"), "admin") as admin:
-            yield Desk(kube, admin, owner)
+            yield Desk(kube, dry, admin, owner)

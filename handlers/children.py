@@ -1,0 +1,127 @@
+"""
+The children of one resource: what it asks for, and making that true.
+
+The part of a reconcile before its status. A dry run (`WEIR_DRY_RUN`, `weir render --diff`) goes the
+same way with other writes, so what it foretells is what would be done.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from bridge.events import ChangeEvent, EventType
+from bridge.kube import Kube
+from bridge.settings import Settings
+from crds.kubernetes import Manifest
+from handlers.apply import Child, Making, make_all
+from handlers.handler import (
+    AnyHandler,
+    ChildName,
+    Facts,
+    Problem,
+    Rendering,
+    TerminalError,
+)
+from handlers.prune import listed, prune
+from handlers.settle import held_children
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from handlers.state import FailState
+    from handlers.writes import Writes
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What every reconcile of a process works with."""
+
+    kube: Kube
+    settings: Settings
+    facts: Facts
+    identity: str
+    newest_renderer: Callable[[str], Awaitable[int]]
+    """The highest version that a live handler renders a kind (lower case) with."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a resource asks for."""
+
+    typed: Any
+    """The resource, as its contract's type."""
+    rendering: Rendering
+
+
+def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
+    """Return what a resource asks for; raise TerminalError where only an edit of it helps."""
+    typed = decoded(handler, resource)
+    return Wanted(typed=typed, rendering=handler.render(typed, facts))
+
+
+async def match_children(
+    event: ChangeEvent,
+    handler: AnyHandler,
+    resource: Manifest,
+    wanted: Wanted,
+    state: FailState,
+    writer: Writes,
+    world: World,
+) -> tuple[list[Child], list[Problem]]:
+    """Return every child as it stands once all are made and the stale are gone, and what is not."""
+    metadata = resource["metadata"]
+    making = Making(
+        kube=world.kube,
+        writer=writer,
+        owner=resource,
+        contract=handler.contract,
+        renderer=handler.renderer,
+        newest_renderer=partial(world.newest_renderer, handler.contract.kind.queue_name),
+        yield_seconds=world.settings.other_renderer_seconds,
+        held=held_children(state, metadata["uid"], metadata.get("generation", 0), time.time()),
+        is_birth=not event.children and not (resource.get("status") or {}),
+    )
+    children = await make_all(making, wanted.rendering.children)
+    problems = [child.problem for child in children if child.problem is not None]
+    problems += await prune(
+        making,
+        (*(child.name for child in children), *wanted.rendering.keep),
+        await _candidates(event, handler, wanted.typed, state, making),
+    )
+    return children, problems
+
+
+def decoded(handler: AnyHandler, resource: Manifest) -> Any:
+    """Return the resource as its kind's type; raise TerminalError where it is none."""
+    if "spec" not in resource:
+        raise TerminalError(
+            "InvalidSpec", "the resource has no spec that can be decoded; is it nested too deeply?"
+        )
+    try:
+        return msgspec.convert(resource, handler.contract.resource, strict=True)
+    except (msgspec.ValidationError, RecursionError) as exc:
+        raise TerminalError(
+            "InvalidSpec", f"the resource cannot be understood: {exc}; correct that field"
+        ) from exc
+
+
+async def _candidates(
+    event: ChangeEvent, handler: AnyHandler, typed: Any, state: FailState, making: Making
+) -> set[ChildName]:
+    """
+    Return where stale children may be: the hint; after an edit also what the last status names.
+
+    A timer brings no hint, so what could not be deleted the last time is looked for again. In a
+    resync a LIST says it, whatever the bridge and the status have missed.
+    """
+    candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
+    candidates.update(problem.child for problem in state.refused)
+    observed = (making.owner.get("status") or {}).get("observedGeneration")
+    if not making.is_birth and observed != making.owner["metadata"].get("generation"):
+        candidates.update(handler.recorded(typed))
+    if event.type is EventType.RESYNC:
+        candidates.update(await listed(making, handler.pod_selector(typed)))
+    return candidates
