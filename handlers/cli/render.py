@@ -1,4 +1,8 @@
-"""`weir render -f FILE`: the exact objects that a resource would get, without a cluster."""
+"""
+`weir render -f FILE`: the exact objects that a resource would get, without a cluster.
+
+With `--diff` they are compared with a cluster: render_diff.py.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,9 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
     title: str
     where: str
+    contract: Contract
+    resource: Manifest
+    """As the API server would keep it, as far as that is known here."""
     children: tuple[Manifest, ...]
     warnings: tuple[str, ...]
     has_uid: bool
@@ -54,9 +61,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `weir render` to the commands."""
     parser = subparsers.add_parser(
         "render",
-        help="print the objects that a resource would get, without a cluster",
+        help="print the objects that a resource would get; --diff: what would change in a cluster",
         description="Print the objects that resources would get, exactly as Weir would create "
-        "them, without a cluster. Nothing is printed unless every resource is right.",
+        "them, without a cluster. Nothing is printed unless every resource is right. With --diff, "
+        "say instead what handlers of this version would change in the cluster of KUBECONFIG, in "
+        "which fields, and which pods would restart over it: of the files, of one resource, of a "
+        "namespace (-n), or of all (-A). The API server is asked for dry runs only, for which you "
+        "need the handlers' rights; nothing is written. Exit code: 0 nothing differs, 1 something "
+        "does, 2 it could not be found out.",
         epilog=f"Where a file does not hold the resource's uid, {UID} stands in its place; the "
         "annotation weir.dev/applied, a hash over it, differs in a cluster accordingly.",
     )
@@ -64,7 +76,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "-f",
         "--filename",
         action="append",
-        required=True,
         metavar="FILE",
         help="file, directory, or - for standard input; YAML or JSON; may be repeated",
     )
@@ -75,17 +86,50 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "-n",
         "--namespace",
         metavar="NAMESPACE",
-        help=f"namespace of resources that name none (default: {NAMESPACE_DEFAULT})",
+        help=f"namespace of resources that name none (default: {NAMESPACE_DEFAULT}); with --diff "
+        "and no file, all there",
+    )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="compare with a cluster; -o json is for machines",
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="with --diff: every resource"
+    )
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="with --diff: kind of the resource")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAMESPACE/NAME", help="with --diff: one resource"
     )
     output.add_output(parser, "yaml", "json", "name", default="yaml")
     add_settings(parser, SETTINGS)
-    parser.set_defaults(run=output.told(run))
+    # What is printed where nothing is said depends on --diff.
+    parser.set_defaults(run=output.told(run), output=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the objects of every resource; where one is wrong, what is wrong with all, and 1."""
     settings = settings_of(arguments)
     facts = Facts(nats_default=settings.nats_default, nats_engine_url=settings.nats_engine_url)
+    if arguments.diff:
+        # Imported here: who renders without a cluster pays for no client.
+        from handlers.cli import render_diff  # noqa: PLC0415
+
+        return render_diff.run(arguments, settings, facts)
+    if not arguments.filename or arguments.kind or arguments.all_namespaces:
+        raise output.Mistake("say which files: -f FILE; --diff is what looks into a cluster")
+    try:
+        found = read(arguments, facts)
+    except Refused as exc:
+        for fault in exc.faults:
+            output.say(f"weir: {fault}")
+        return 1
+    sys.stdout.writelines(printed(found, arguments.output or "yaml"))
+    return 0
+
+
+def read(arguments: argparse.Namespace, facts: Facts) -> list[Rendered]:
+    """Return what the files give, at least one; raise Refused with all that is wrong with them."""
     given: str | None = arguments.namespace
     if given and not _NAMESPACE.fullmatch(given):
         raise output.Mistake(f"{given!r} is no namespace that Kubernetes allows: a-z, 0-9 and -")
@@ -103,17 +147,14 @@ def run(arguments: argparse.Namespace) -> int:
             wrong += exc.faults
     for text in others:
         output.warn(f"{text} is not a kind of Weir, and left out")
-    for fault in wrong:
-        output.say(f"weir: {fault}")
     if wrong:
-        return 1
+        raise Refused(wrong)
     if not found:
         kinds = ", ".join(contract.kind.kind for contract in crds.KINDS)
         raise CommandError(f"no resource of Weir there; its kinds are {kinds}")
     for text in (warning for one in found for warning in one.warnings):
         output.warn(text)
-    sys.stdout.writelines(printed(found, arguments.output))
-    return 0
+    return found
 
 
 def contract_for(document: Document) -> Contract | None:
@@ -151,16 +192,19 @@ def rendered(
         )
     resource = as_stored(without_status(document.data), schema_of(contract))
     metadata = _metadata(document, contract, namespace)
-    title = _title({**resource, "metadata": metadata})
+    resource = {**resource, "metadata": metadata}
+    title = _title(resource)
     handler = BY_QUEUE_NAME[contract.kind.queue_name]
     try:
-        typed = msgspec.convert({**resource, "metadata": metadata}, contract.resource, strict=True)
+        typed = msgspec.convert(resource, contract.resource, strict=True)
         rendering = handler.render(typed, facts)
     except (msgspec.ValidationError, TerminalError) as exc:
         raise Refused([f"{document.where(('spec',))}: {title}: {exc}"]) from exc
     return Rendered(
         title=title,
         where=f"{document.source}, document {document.number}",
+        contract=contract,
+        resource=resource,
         children=tuple(marked(child, handler.renderer) for child in rendering.children),
         warnings=tuple(
             f"{document.where()}: {title}: {notice.reason}: {notice.message}"

@@ -12,6 +12,7 @@ import yaml
 
 from crds.kubernetes import Manifest
 from handlers.__main__ import main
+from handlers.cli.devstack import access
 from handlers.cli.render import UID
 from handlers.plan import APPLIED, rendering_hash
 from tests.builders import InferaDeploymentBuilder, a_small_deployment, an_infera_deployment
@@ -254,3 +255,36 @@ def test_a_name_in_a_file_cannot_move_the_cursor(render: Render) -> None:
     assert (code, out) == (1, "")
     assert "\x1b" not in err
     assert "\\x1b[2J" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("render", "-f FILE"),
+        ("render idep team-a/chat", "--diff is what looks into a cluster"),
+        ("render --diff", "say which resources"),
+        ("render --diff idep", "say which resources"),
+        ("render --diff idep team-a/chat -A", "-A is everything"),
+        ("render --diff -f x.yaml -A", "leave out KIND and -A"),
+        ("render --diff -A -o name", "as text, or with -o json or -o yaml"),
+        ("render --diff -f none.yaml", "cannot read none.yaml"),
+    ],
+)
+def test_words_that_name_nothing_to_render_or_compare_are_a_mistake(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_a_cluster_that_does_not_answer_is_no_difference(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = access.write_kubeconfig(tmp_path / "config", server="http://127.0.0.1:1", token="x")  # noqa: S106 - opens nothing
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    assert main(["render", "--diff", "-A"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cannot ask the API server" in err
