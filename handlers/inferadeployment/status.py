@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from crds.inferadeployment import InferaDeployment, Service
 from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, STATEFUL_SET, Manifest
+from handlers import pods
 from handlers.conditions import (
     DEGRADED,
     PROGRESSING,
@@ -24,7 +25,7 @@ from handlers.conditions import (
     conditions,
 )
 from handlers.handler import ChildName, Observation, Problem, TerminalError
-from handlers.inferadeployment import pods, workloads
+from handlers.inferadeployment import workloads
 from handlers.inferadeployment.names import (
     NATS,
     child_name,

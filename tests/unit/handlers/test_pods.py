@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crds.kubernetes import Manifest
-from handlers.inferadeployment.pods import troubles
+from handlers.pods import troubles
 
 LABELS = {"app": "x"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ _NOT_STARTED = frozenset(
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What keeps pods from running, and what to do about it."""
+    """What keeps a pod from running, or several for the same reason."""
 
     reason: Reason
     message: str
@@ -42,13 +42,32 @@ def troubles(pods: Iterable[Manifest], labels: Mapping[str, str]) -> list[Troubl
     """
     found: dict[Reason, list[str]] = {}
     for pod in sorted(pods, key=_name):
-        if _is_of(pod, labels):
-            for reason, message in _troubles_of(pod):
-                found.setdefault(reason, []).append(message)
+        if _is_of(pod, labels) and (trouble := trouble_of(pod)) is not None:
+            found.setdefault(trouble.reason, []).append(trouble.message)
     return [
         Trouble(reason=reason, message=f"{_counted(messages)}; {_REMEDIES[reason]}")
         for reason, messages in sorted(found.items(), key=lambda item: _ORDER.index(item[0]))
     ]
+
+
+def trouble_of(pod: Manifest) -> Trouble | None:
+    """Return the first trouble of a pod, None where it has none: one is enough to act on."""
+    status = pod.get("status") or {}
+    name = _name(pod)
+    for condition in entries(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            why = condition.get("message") or condition.get("reason") or "no reason given"
+            message = f"pod {name} is not scheduled: {why}"
+            return Trouble(reason=Reason.UNSCHEDULABLE, message=message)
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in entries(status, field):
+            trouble = _trouble_of_container(name, container)
+            if trouble is not None:
+                return trouble
+    if status.get("phase") == "Failed":
+        message = f"pod {name} failed: {status.get('reason') or 'no reason given'}"
+        return Trouble(reason=Reason.CRASHING, message=message)
+    return None
 
 
 _REMEDIES: Mapping[Reason, str] = {
@@ -77,38 +96,20 @@ def _is_of(pod: Manifest, labels: Mapping[str, str]) -> bool:
     return all(present.get(key) == value for key, value in labels.items())
 
 
-def _troubles_of(pod: Manifest) -> Iterator[tuple[Reason, str]]:
-    """Yield the first trouble of a pod: one is enough to act on."""
-    status = pod.get("status") or {}
-    name = _name(pod)
-    for condition in entries(status, "conditions"):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            why = condition.get("message") or condition.get("reason") or "no reason given"
-            yield Reason.UNSCHEDULABLE, f"pod {name} is not scheduled: {why}"
-            return
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for container in entries(status, field):
-            trouble = _trouble_of_container(name, container)
-            if trouble is not None:
-                yield trouble
-                return
-    if status.get("phase") == "Failed":
-        yield Reason.CRASHING, f"pod {name} failed: {status.get('reason') or 'no reason given'}"
-
-
-def _trouble_of_container(pod: str, container: Manifest) -> tuple[Reason, str] | None:
+def _trouble_of_container(pod: str, container: Manifest) -> Trouble | None:
     where = f"container {container.get('name')} of pod {pod}"
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
     why = waiting.get("reason")
     if why in _PULL:
-        return Reason.IMAGE_PULL_FAILED, f"{where} cannot pull {container.get('image')} ({why})"
+        message = f"{where} cannot pull {container.get('image')} ({why})"
+        return Trouble(reason=Reason.IMAGE_PULL_FAILED, message=message)
     if why in _NOT_STARTED:
-        detail = waiting.get("message") or why
-        return Reason.CONTAINER_NOT_STARTED, f"{where} cannot start: {detail}"
+        message = f"{where} cannot start: {waiting.get('message') or why}"
+        return Trouble(reason=Reason.CONTAINER_NOT_STARTED, message=message)
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
     code = ended.get("exitCode")
     if why == "CrashLoopBackOff" or ("terminated" in state and code):
         exit_code = f" with exit code {code}" if code is not None else ""
-        return Reason.CRASHING, f"{where} ends{exit_code}"
+        return Trouble(reason=Reason.CRASHING, message=f"{where} ends{exit_code}")
     return None
