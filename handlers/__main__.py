@@ -19,6 +19,7 @@ MODULES = {
     "queue": "queue",
     "dead": "dead",
     "history": "history",
+    "why": "why",
     "dev": "dev",
 }
 """Which module of handlers/cli serves a command; it adds its parser and sets `run`."""

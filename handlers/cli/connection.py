@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 import nats.errors
@@ -14,6 +15,8 @@ from bridge.jetstream import Bus, BusError, BusUnavailable, Stored
 from bridge.nats_connection import connect_nats, public
 from bridge.settings import Settings
 from handlers.cli.output import CommandError
+
+T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
@@ -24,9 +27,35 @@ PAGE_BYTES = 4 << 20
 
 def run_on_bus(settings: Settings, command: Callable[[Bus], Awaitable[int]]) -> int:
     """Return the command's exit code; raise CommandError where NATS keeps it from its end."""
-    # What the connection logs is for a process that lives on; here the error's line says it.
+    return asyncio.run(on_bus(settings, command))
+
+
+async def on_bus(settings: Settings, work: Callable[[Bus], Awaitable[T]]) -> T:
+    """Return what the work returns, given a connection; raise CommandError where NATS fails it."""
+    hush()
+    where = public(settings.nats_url)
+    try:
+        async with connect_nats(settings, "cli", within_seconds=CONNECT_SECONDS) as bus:
+            try:
+                return await work(bus)
+            except BusError as exc:
+                refusal = f" ({bus.client.last_error})" if bus.client.last_error else ""
+                raise CommandError(
+                    f"NATS at {where} did not do what was asked: {exc}{refusal}; try again, and "
+                    f"check that this user may use JetStream there"
+                ) from exc
+    except BusUnavailable as exc:
+        remedy = "Is it running? Say where it is with --nats-url or WEIR_NATS_URL"
+        if "authorization" in str(exc).lower():
+            remedy = "Check the user: --nats-creds (WEIR_NATS_CREDS), or what --nats-url holds"
+        raise CommandError(
+            f"cannot connect to NATS at {where} within {CONNECT_SECONDS:g} s: {exc}. {remedy}"
+        ) from exc
+
+
+def hush() -> None:
+    """Nothing is logged: that is for a process that lives on; here the error's line says it."""
     logging.getLogger().addHandler(logging.NullHandler())
-    return asyncio.run(_run(settings, command))
 
 
 async def stored_messages(
@@ -82,24 +111,3 @@ def missing(bus: Bus, stream: str) -> CommandError:
         f"NATS at {public(bus.settings.nats_url)} has no stream {stream}: no Weir runs on it. "
         f"Check --nats-url (WEIR_NATS_URL), or start `weir bridge` and `weir handlers`"
     )
-
-
-async def _run(settings: Settings, command: Callable[[Bus], Awaitable[int]]) -> int:
-    where = public(settings.nats_url)
-    try:
-        async with connect_nats(settings, "cli", within_seconds=CONNECT_SECONDS) as bus:
-            try:
-                return await command(bus)
-            except BusError as exc:
-                refusal = f" ({bus.client.last_error})" if bus.client.last_error else ""
-                raise CommandError(
-                    f"NATS at {where} did not do what was asked: {exc}{refusal}; try again, and "
-                    f"check that this user may use JetStream there"
-                ) from exc
-    except BusUnavailable as exc:
-        remedy = "Is it running? Say where it is with --nats-url or WEIR_NATS_URL"
-        if "authorization" in str(exc).lower():
-            remedy = "Check the user: --nats-creds (WEIR_NATS_CREDS), or what --nats-url holds"
-        raise CommandError(
-            f"cannot connect to NATS at {where} within {CONNECT_SECONDS:g} s: {exc}. {remedy}"
-        ) from exc

@@ -30,10 +30,12 @@ class Said(NamedTuple):
 
 
 class Terminal:
-    """Where `weir` is typed: a process of its own, with NATS named by the environment."""
+    """Where `weir` is typed: a process of its own, with both backends named by the environment."""
 
-    def __init__(self, nats_url: str) -> None:
+    def __init__(self, nats_url: str, kubeconfig: Path | None = None) -> None:
         self._environment = {**os.environ, "WEIR_NATS_URL": nats_url}
+        if kubeconfig is not None:
+            self._environment["KUBECONFIG"] = str(kubeconfig)
 
     def weir(self, *words: str, typed: str = "") -> Said:
         """Return what `weir WORDS` says, given that on its standard input."""
@@ -140,3 +142,51 @@ async def test_a_user_renders_watches_and_mends_with_the_commands(
         return True
 
     await eventually(at_rest)
+
+
+async def test_a_person_on_call_is_told_what_a_resource_waits_for_whatever_is_down(
+    stage: Stage, tmp_path: Path
+) -> None:
+    terminal = Terminal(stage.weir.nats.url, stage.cluster.kubeconfig())
+    stage.start(not_ready_seconds=1)
+    stage.apply(
+        a_small_deployment("chat"),
+        a_small_deployment("greedy").with_worker(gpus=10_000),
+    )
+    chat, greedy = f"{stage.namespace}/chat", f"{stage.namespace}/greedy"
+    await stage.ready("chat")
+
+    # What is well waits for nothing.
+    def is_well() -> bool:
+        said = terminal.weir("why", "idep", chat)
+        print(said.out, said.err)
+        assert said.out.startswith("chat is waiting for: nothing; it has been Ready for ")
+        return True
+
+    await eventually(is_well)
+
+    # No node has what a pod asks for: the scheduler's reason stands in the first line.
+    def has_no_room() -> bool:
+        said = terminal.weir("why", "idep", greedy)
+        print(said.out, said.err)
+        assert said.out.startswith("greedy is waiting for: room for 1 pod of Deployment greedy-w")
+        return True
+
+    await eventually(has_no_room)
+
+    stage.handlers.terminate()
+    stage.patch("idep/chat", {"spec": {"image": "registry.example/infera:2"}}, "--type=merge")
+
+    def has_no_handler() -> bool:
+        said = terminal.weir("why", "idep", chat)
+        print(said.out, said.err)
+        assert said.out.startswith("chat is waiting for: a handler: ")
+        return True
+
+    await eventually(has_no_handler)
+    print(terminal.weir("why", "idep", chat, "-o", "json").out)
+    print(*terminal.weir("why", "idep", greedy))
+    print(*Terminal("nats://127.0.0.1:1", stage.cluster.kubeconfig()).weir("why", "idep", chat))
+    print(*Terminal(stage.weir.nats.url, tmp_path / "none").weir("why", "idep", chat))
+    print(*terminal.weir("why", "idep", chat + "x"))
+    assert 0
