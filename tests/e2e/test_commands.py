@@ -147,46 +147,54 @@ async def test_a_user_renders_watches_and_mends_with_the_commands(
 async def test_a_person_on_call_is_told_what_a_resource_waits_for_whatever_is_down(
     stage: Stage, tmp_path: Path
 ) -> None:
-    terminal = Terminal(stage.weir.nats.url, stage.cluster.kubeconfig())
-    stage.start(not_ready_seconds=1)
-    stage.apply(
-        a_small_deployment("chat"),
-        a_small_deployment("greedy").with_worker(gpus=10_000),
-    )
+    kubeconfig = stage.cluster.kubeconfig()
+    terminal = Terminal(stage.weir.nats.url, kubeconfig)
     chat, greedy = f"{stage.namespace}/chat", f"{stage.namespace}/greedy"
+    stage.start(not_ready_seconds=1)
+    stage.apply(a_small_deployment("chat"), a_small_deployment("greedy").with_worker(gpus=10_000))
     await stage.ready("chat")
 
-    # What is well waits for nothing.
-    def is_well() -> bool:
-        said = terminal.weir("why", "idep", chat)
-        print(said.out, said.err)
-        assert said.out.startswith("chat is waiting for: nothing; it has been Ready for ")
-        return True
+    async def told(where: str, begins: str) -> str:
+        """Return what is said of a resource once it begins like this."""
 
-    await eventually(is_well)
+        def is_told() -> str:
+            said = terminal.weir("why", "idep", where)
+            assert said.out.startswith(f"{where.partition('/')[2]} is waiting for: {begins}"), said
+            assert (said.code, said.err) == (0, "")
+            return said.out
+
+        return await eventually(is_told, 30)
+
+    # What is well waits for nothing.
+    well = await told(chat, "nothing; it has been Ready for ")
+    assert "Handlers:       take messages" in well
+    assert "Deployment/chat-worker     InferaDeployment/chat   ours    1/1" in well
 
     # No node has what a pod asks for: the scheduler's reason stands in the first line.
-    def has_no_room() -> bool:
-        said = terminal.weir("why", "idep", greedy)
-        print(said.out, said.err)
-        assert said.out.startswith("greedy is waiting for: room for 1 pod of Deployment greedy-w")
-        return True
+    await told(
+        greedy, "room for 1 pod of Deployment greedy-worker: no node has enough amd.com/gpu left"
+    )
 
-    await eventually(has_no_room)
-
+    # No handler runs: an edit waits in the queue.
     stage.handlers.terminate()
     stage.patch("idep/chat", {"spec": {"image": "registry.example/infera:2"}}, "--type=merge")
+    edited = await told(chat, "a handler: no handler takes messages, and its message (changed)")
+    assert "start or scale up `weir handlers`" in edited
+    assert "ours, to be changed   1/1" in edited
+    stage.kubectl("delete", "service", "chat-server")
+    data = json.loads(terminal.weir("why", "idep", chat, "-o", "json").out)
+    assert [cause["reason"] for cause in data["waitingFor"]] == ["NoHandlers", "Creating"]
+    assert data["waitingFor"][1]["waitsFor"] == "1 object to be made: Service chat-server"
 
-    def has_no_handler() -> bool:
-        said = terminal.weir("why", "idep", chat)
-        print(said.out, said.err)
-        assert said.out.startswith("chat is waiting for: a handler: ")
-        return True
+    # The API server cannot be asked: NATS still tells that nobody takes the message.
+    half = Terminal(stage.weir.nats.url, tmp_path / "none").weir("why", "idep", chat)
+    assert half.code == 0
+    assert half.out.startswith("chat is waiting for: a handler: ")
+    assert half.err.startswith("Warning: no Kubernetes configuration: ")
 
-    await eventually(has_no_handler)
-    print(terminal.weir("why", "idep", chat, "-o", "json").out)
-    print(*terminal.weir("why", "idep", greedy))
-    print(*Terminal("nats://127.0.0.1:1", stage.cluster.kubeconfig()).weir("why", "idep", chat))
-    print(*Terminal(stage.weir.nats.url, tmp_path / "none").weir("why", "idep", chat))
-    print(*terminal.weir("why", "idep", chat + "x"))
-    assert 0
+    # NATS cannot be asked: the API server still tells that there is no room.
+    half = Terminal("nats://127.0.0.1:1", kubeconfig).weir("why", "idep", greedy)
+    assert half.code == 0
+    assert half.out.startswith("greedy is waiting for: room for 1 pod of Deployment greedy-worker")
+    assert half.err.startswith("Warning: cannot connect to NATS at ")
+    assert "\nNATS:         cannot be asked\n" in half.out
