@@ -97,8 +97,9 @@ async def _children(
         try:
             data = await kube.get(kinds[name.kind], resource["metadata"]["namespace"], name.name)
         except Refused as exc:
-            notes.append(f"{name.kind} {name.name} cannot be read: {exc}")
             unread.add(name)
+            if name in rendered:
+                notes.append(f"{name.kind} {name.name} cannot be read: {exc}")
             return None
         return None if data is None else msgspec.json.decode(data)
 

@@ -165,5 +165,35 @@ def test_where_neither_half_can_be_asked_nothing_is_told(weir: Command, nobody: 
     assert last.startswith("weir: nothing can be said of inferadeployment team-a/chat")
 
 
+def test_an_api_server_that_does_not_answer_is_told_with_what_to_check(
+    queue: Queue, weir: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "gone",
+                "contexts": [{"name": "gone", "context": {"cluster": "gone", "user": "me"}}],
+                "clusters": [{"name": "gone", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "me", "user": {}}],
+            }
+        )
+    )
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+
+    said = weir("why idep team-a/chat", queue.url)
+
+    assert (said.code, said.out.splitlines()[0]) == (
+        0,
+        "chat is waiting for: nothing that NATS knows of; the API server cannot be asked",
+    )
+    assert said.err.startswith(
+        "Warning: the API server does not give inferadeployment team-a/chat: ConnectionLost: "
+    )
+    assert said.err.endswith("is it up, and does KUBECONFIG name the right one?\n")
+
+
 def test_a_resource_must_be_named(weir: Command, nobody: str) -> None:
     assert weir("why idep", nobody).code == 2
