@@ -66,7 +66,14 @@ async def _read(kube: Kube, settings: Settings, key: ObjectKey) -> ClusterHalf:
     notes: list[str] = []
     children, lives = await _children(kube, handler, resource, (typed, rendering), notes)
     pods = await _pods(kube, resource, handler.pod_selector(typed), lives, notes)
-    return cluster_half(resource, refusal=refusal, children=children, pods=pods, notes=tuple(notes))
+    return cluster_half(
+        resource,
+        refusal=refusal,
+        notices=rendering.notices,
+        children=children,
+        pods=pods,
+        notes=tuple(notes),
+    )
 
 
 async def _is_served(kube: Kube, handler: AnyHandler, key: ObjectKey) -> bool:

@@ -17,6 +17,8 @@ from crds.kubernetes import Condition
 from handlers.cli.history import Attempt
 from handlers.cli.queue import Group
 from handlers.dead import DeadLetter
+from handlers.handler import Notice
+from handlers.plan import Standing
 from handlers.state import FailState
 
 MISSING = "missing"
@@ -44,6 +46,7 @@ class Child(Struct, frozen=True, kw_only=True, rename="camel"):
     """It still has pods of a former version."""
     trouble: str = ""
     """What its own controller says keeps it from its pods."""
+    trouble_since: str = ""
 
     @property
     def title(self) -> str:
@@ -98,6 +101,8 @@ class ClusterHalf(Struct, frozen=True, kw_only=True, rename="camel"):
     finalizers: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     refusal: Refusal | None = None
+    notices: tuple[Notice, ...] = ()
+    """What of the spec is left out, or served otherwise."""
     children: tuple[Child, ...] = ()
     pods: tuple[Pod, ...] = ()
     notes: tuple[str, ...] = ()
@@ -145,7 +150,7 @@ class QueueHalf(Struct, frozen=True, kw_only=True, rename="camel"):
     missing: tuple[str, ...] = ()
     """Streams and consumers that should be there."""
     has_live_handlers: bool | None = None
-    """Whether handlers of the kind say that they live; None where nobody can know yet."""
+    """Whether a handler of the kind lived in the last minute; None where nobody can know."""
     slots: tuple[Slot, ...] = ()
     timer_due: str = ""
     """When it is looked at by itself; empty where no timer is armed."""
@@ -234,6 +239,13 @@ class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
 def is_idle(group: Group) -> bool:
     """Return whether no handler asks for messages of these kinds, and none works on one."""
     return not group.pulls and not group.leases
+
+
+def is_behind(child: Child) -> bool:
+    """Return whether a child of ours is not as it should be."""
+    return child.standing in (Standing.OURS.value, Standing.ORPHAN.value) and (
+        child.is_as_rendered is False
+    )
 
 
 def kubectl(found: Findings, verb: str, what: str = "") -> str:

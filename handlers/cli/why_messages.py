@@ -14,6 +14,7 @@ from handlers.state import FailState
 
 MESSAGE_MAX = 300
 """Characters of somebody else's error in a line for people."""
+START_HANDLERS = "start or scale up `weir handlers`; where they should run, read their log"
 ASK_HANDLERS = "see what the handlers cannot reach: their /readyz, and their log"
 
 
@@ -95,9 +96,10 @@ def _no_handler(queue: QueueHalf) -> Cause:
         why = f" ({shortened(error)})" if (error := _backend_error(queue)) else ""
         return Cause(
             reason="HandlersStand",
-            waits_for=f"a handler: those that run take no messages{why}, and {waits}",
+            waits_for=f"a handler: none takes messages, though one lived a minute ago{why}, and "
+            f"{waits}",
             since=first.published,
-            steps=(ASK_HANDLERS,),
+            steps=(f"if handlers run, {ASK_HANDLERS}", START_HANDLERS),
         )
     none = "no handler runs" if queue.has_live_handlers is False else "no handler takes messages"
     return Cause(
@@ -105,7 +107,7 @@ def _no_handler(queue: QueueHalf) -> Cause:
         waits_for=f"a handler: {none}, and {waits}",
         since=first.published,
         steps=(
-            "start or scale up `weir handlers`; where they should run, read their log",
+            START_HANDLERS,
             "see the queue drain: weir queue --watch",
         ),
     )

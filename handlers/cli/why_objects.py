@@ -46,6 +46,7 @@ def child(
         return Child(kind=name.kind, name=name.name, standing=MISSING, is_wanted=is_wanted)
     metadata, spec, status = live["metadata"], live.get("spec") or {}, live.get("status") or {}
     controller = _controller(metadata)
+    trouble, trouble_since = _trouble(status)
     has_pods = "template" in spec
     replicas = spec.get("replicas", 1)
     is_old = (status.get("updatedReplicas") or 0) < (status.get("replicas") or 0)
@@ -61,7 +62,8 @@ def child(
         replicas=replicas if has_pods else None,
         ready_replicas=(status.get("readyReplicas") or 0) if has_pods else None,
         is_rolling_out=has_pods and is_old,
-        trouble=_trouble(status),
+        trouble=trouble,
+        trouble_since=trouble_since,
     )
 
 
@@ -111,13 +113,12 @@ def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((reference for reference in references if reference.get("controller")), {})
 
 
-def _trouble(status: Mapping[str, Any]) -> str:
-    """Return why a workload's controller cannot make its pods, or else that it made no progress."""
-    said = {
-        (found.get("type"), found.get("status")): found for found in entries(status, "conditions")
-    }
+def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a workload's controller cannot make its pods, or is late, and since when."""
+    said = {(one.get("type"), one.get("status")): one for one in entries(status, "conditions")}
     found = said.get(("ReplicaFailure", "True")) or said.get(("Progressing", "False")) or {}
-    return str(found.get("message") or found.get("reason") or "")
+    message = str(found.get("message") or found.get("reason") or "")
+    return message, str(found.get("lastTransitionTime") or "")
 
 
 def _workload(labels: Mapping[str, str], workloads: Iterable[Manifest]) -> str:

@@ -233,7 +233,7 @@ def _stuck(found: Findings, child: Child) -> Cause:
     return Cause(
         reason=Reason.STALLED,
         waits_for=f"the pods of {child.title}: {child.trouble}",
-        since=child.created,
+        since=child.trouble_since,
         steps=tuple(steps),
     )
 

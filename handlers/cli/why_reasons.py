@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from handlers.cli import output
-from handlers.cli.why_findings import Cause, Child, ClusterHalf, Findings, is_idle, kubectl
+from handlers.cli.why_findings import (
+    Cause,
+    Child,
+    ClusterHalf,
+    Findings,
+    is_behind,
+    is_idle,
+    kubectl,
+)
 from handlers.cli.why_messages import (
     by_itself,
     given_up,
@@ -80,6 +88,7 @@ def _causes(found: Findings, *, is_ready: bool) -> Iterator[Cause]:
         *pod_causes(found),
         *slow_pods(found),
         *_unmade(found),
+        *_not_served(found),
     ]
     if found.is_owed:
         # What is in quarantine or back-off waits for that, whatever the queue holds.
@@ -193,6 +202,18 @@ def _unmade(found: Findings) -> Iterator[Cause]:
         )
 
 
+def _not_served(found: Findings) -> Iterator[Cause]:
+    """Yield what of the spec is not as asked for, whatever becomes of the rest."""
+    for notice in found.cluster.notices if found.cluster else ():
+        if notice.degraded:
+            yield Cause(
+                reason=notice.reason,
+                waits_for=f"an edit, or a later version: {notice.message}",
+                since=found.cluster.edited if found.cluster else "",
+                steps=(f"do without it: {kubectl(found, 'edit')}",),
+            )
+
+
 def _unready(found: Findings) -> Iterator[Cause]:
     """Yield what the status says, where nothing else tells why it is not ready."""
     cluster = found.cluster
@@ -217,7 +238,6 @@ def _unready(found: Findings) -> Iterator[Cause]:
 
 
 _STEPS: Mapping[str, str] = {
-    Reason.NOT_SERVED_YET: "do without it, or wait for the version that serves it: {edit}",
     Reason.INVALID_SPEC: "edit it as that says: {edit}",
     Reason.IMMUTABLE_FIELD: "undo the edit: {edit}",
     Reason.QUARANTINED: "mend the cause, then have it tried at once: weir dead retry {target}",
@@ -231,7 +251,7 @@ def _notes(found: Findings) -> Iterator[str]:
     if cluster is not None:
         yield from cluster.notes
         if not found.is_owed:
-            yield from (_differs(child) for child in cluster.children if _is_behind(child))
+            yield from (_differs(child) for child in cluster.children if is_behind(child))
         yield from (
             f"{child.title} is no longer asked for, and goes at the next look"
             for child in cluster.children
@@ -256,7 +276,3 @@ def _differs(child: Child) -> str:
         f"{child.title} is not as this `weir` renders it: the handlers have another version or "
         f"other settings (--nats-default, --nats-engine-url), or somebody edits it"
     )
-
-
-def _is_behind(child: Child) -> bool:
-    return child.standing == Standing.OURS.value and child.is_as_rendered is False

@@ -17,6 +17,7 @@ from handlers.cli.why_findings import (
     Findings,
     Pod,
     QueueHalf,
+    is_behind,
     is_idle,
 )
 from handlers.cli.why_messages import shortened
@@ -148,8 +149,7 @@ def _handlers(queue: QueueHalf) -> str:
         return "their consumer is missing"
     does = "take messages"
     if is_idle(group):
-        none = "none runs" if queue.has_live_handlers is False else "none takes messages"
-        does = "run, and take no messages" if queue.has_live_handlers else none
+        does = "none runs" if queue.has_live_handlers is False else "none takes messages"
     elif not group.pulls:
         does = "are all busy"
     return f"{does} ({group.leases} resources in work, {group.pending} messages wait in all)"
@@ -189,7 +189,7 @@ def _child_row(child: Child, found: Findings) -> tuple[str, ...]:
         state += ", being deleted"
     elif not child.is_wanted:
         state += ", no longer wanted"
-    elif child.is_as_rendered is False:
+    elif is_behind(child):
         state += ", to be changed"
     ready = "" if child.replicas is None else f"{child.ready_replicas}/{child.replicas}"
     age = output.age(output.moment(child.created), found.now) if child.created else ""

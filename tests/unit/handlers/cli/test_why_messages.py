@@ -89,7 +89,7 @@ SITUATIONS = {
             attempts=(attempt("dependency-down", "kubernetes: 503"),),
         ),
         ["HandlersStand"],
-        "a handler: those that run take no messages (kubernetes: 503), and its message",
+        "a handler: none takes messages, though one lived a minute ago (kubernetes: 503), and its",
         "/readyz",
     ),
     "it is in work": Situation(

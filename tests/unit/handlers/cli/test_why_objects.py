@@ -6,6 +6,7 @@ from typing import Any
 
 from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from crds.kubernetes import Manifest
+from handlers.cli.why_findings import is_behind
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import ChildName
 
@@ -59,6 +60,18 @@ def test_whose_a_child_is_is_told_with_its_controller() -> None:
     ]
 
 
+def test_only_what_is_ours_can_be_behind_its_rendering() -> None:
+    rendered = workload()
+    lives = (workload(reference("u-1")), workload(labels=OURS), workload(reference("u-9", "X")))
+
+    assert [is_behind(child(WORKER, live, rendered, of=OF)) for live in (*lives, None)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
 def test_a_workload_serves_when_all_its_pods_do_in_its_present_version() -> None:
     def lacks(**status: int) -> bool:
         return child(WORKER, workload(reference("u-1"), **status), None, of=OF).lacks_pods
@@ -79,14 +92,20 @@ def test_what_has_no_pods_lacks_none() -> None:
 
 def test_that_pods_cannot_be_made_is_told_before_that_they_are_late() -> None:
     late = {"type": "Progressing", "status": "False", "message": "timed out"}
-    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
+    refused = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": "exceeded quota",
+        "lastTransitionTime": T2,
+    }
 
-    def trouble(*conditions: Manifest) -> str:
-        return child(WORKER, workload(conditions=list(conditions)), None, of=OF).trouble
+    def trouble(*conditions: Manifest) -> tuple[str, str]:
+        one = child(WORKER, workload(conditions=list(conditions)), None, of=OF)
+        return one.trouble, one.trouble_since
 
-    assert trouble(late, refused) == "exceeded quota"
-    assert trouble(late) == "timed out"
-    assert trouble({**refused, "status": "False"}, {**late, "status": "True"}) == ""
+    assert trouble(late, refused) == ("exceeded quota", T2)
+    assert trouble(late) == ("timed out", "")
+    assert trouble({**refused, "status": "False"}, {**late, "status": "True"}) == ("", "")
 
 
 def test_a_pod_is_of_the_workload_that_selects_it_and_says_since_when_it_is_not_scheduled() -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from handlers.cli.why_findings import ClusterHalf, Refusal
 from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import headline
+from handlers.handler import Notice
 from tests.unit.handlers.cli.why_situations import (
     FAILED,
     GIVEN_UP,
@@ -88,10 +89,23 @@ SITUATIONS = {
         "its finalizers: kubectl get deployment chat-worker -n team-a",
     ),
     "a part is not served": Situation(
-        cluster(conditions=(condition("False", "NotServedYet", "gaie is not served"),)),
+        cluster(
+            conditions=(condition("False", "NotServedYet", "gaie is not served"),),
+            notices=(
+                Notice(reason="NotServedYet", message="gaie is not served"),
+                Notice(reason="Duplicates", message="the last counts", degraded=False),
+            ),
+        ),
         queue(timer_due=ago(-7), slots=(SLOT,)),
         ["NotServedYet"],
-        "what its condition Ready names: gaie is not served, for 90s",
+        "an edit, or a later version: gaie is not served, for 3m20s",
+        "kubectl edit idep chat -n team-a",
+    ),
+    "only its status says what is wrong": Situation(
+        cluster(conditions=(condition("False", "InvalidSpec", "x must be y"),)),
+        queue(timer_due=ago(-7), slots=(SLOT,)),
+        ["InvalidSpec"],
+        "what its condition Ready names: x must be y, for 90s",
         "kubectl edit idep chat -n team-a",
     ),
     "its pods became ready a moment ago": Situation(
