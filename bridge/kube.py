@@ -36,6 +36,7 @@ READ_SECONDS = 15.0
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 class Kube:

@@ -38,6 +38,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which NATS a deployment gets that does not say."""
     nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Replicas of the streams: 3 on a NATS cluster."""
+    own_namespace: str = "weir-system"
+    """Where Weir itself runs, and `weir pause --all` leaves the ConfigMap `weir-pause`."""
+    pause_check_seconds: _Positive = 5.0
+    """How often handlers look whether they are to stop writing."""
     watch_namespaces: str = ""
     """Namespaces to watch, comma-separated; empty is all."""
     identity: str = ""

@@ -67,6 +67,7 @@ STATEFUL_SET = Kind(group="apps", version="v1", kind="StatefulSet", plural="stat
 SERVICE = Kind(group="", version="v1", kind="Service", plural="services")
 SERVICE_ACCOUNT = Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts")
 POD = Kind(group="", version="v1", kind="Pod", plural="pods")
+CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
 EVENT = Kind(group="", version="v1", kind="Event", plural="events")
 _RBAC = "rbac.authorization.k8s.io"
 ROLE = Kind(group=_RBAC, version="v1", kind="Role", plural="roles")

@@ -20,6 +20,8 @@ MODULES = {
     "dead": "dead",
     "history": "history",
     "why": "why",
+    "pause": "pause",
+    "resume": "pause",
     "dev": "dev",
 }
 """Which module of handlers/cli serves a command; it adds its parser and sets `run`."""

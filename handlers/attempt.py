@@ -54,7 +54,7 @@ FENCED = (Result.UNCHANGED, Result.CHANGED, Result.GONE)
 """Results of a run that met every child: a write of the last holder can land nowhere any more."""
 OUTLIVED = (Result.UNCHANGED, Result.CHANGED, Result.REFUSED)
 """Results that say something of the object: it was read, rendered, and killed nobody."""
-QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD)
+QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD, Result.PAUSED)
 """Results that are a metric only, where no write was tried."""
 CHANGES = (Result.CHANGED, Result.WOULD_CHANGE)
 """Results that need nobody's attention."""

@@ -46,6 +46,8 @@ class World(Struct, frozen=True, kw_only=True):
     identity: str
     newest_renderer: Callable[[str], Awaitable[int]]
     """The highest version that a live handler renders a kind (lower case) with."""
+    paused: Callable[[], str] = str
+    """Why nothing is to be written at all; empty while nobody paused everything."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

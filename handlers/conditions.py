@@ -70,6 +70,8 @@ class Reason(StrEnum):
     """Undo the edit, or delete the child so that it is made anew."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
+    PAUSED = "Paused"
+    """Run `weir resume`, or remove the annotation `weir.dev/paused`."""
     QUARANTINED = "Quarantined"
     """Mend the cause that the message names, then run `weir dead retry`."""
 

@@ -87,7 +87,6 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
                 raise
             return _kept(name, exc)
         else:
-            log.info("child pruned", action="prune", child=f"{name.kind}/{name.name}")
             return None
     return None  # it keeps changing, so an event of its next state brings us back
 

@@ -25,10 +25,11 @@ from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.apply import Child
 from handlers.children import World, match_children, wanted_of
-from handlers.conditions import transitions
+from handlers.conditions import PROGRESSING, Judgement, Reason, transitions, with_condition
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
+from handlers.pause import PausedWrites, is_paused, words
 from handlers.settle import Outcome, Result, holds_back
 
 if TYPE_CHECKING:
@@ -142,8 +143,10 @@ async def _make_match(
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         return Outcome(result=Result.REFUSED, reason=exc.reason)
 
+    everything = world.paused()
+    paused = PausedWrites(writer) if everything or is_paused(resource) else None
     children, problems = await match_children(
-        event, handler, resource, wanted, state, writer, world
+        event, handler, resource, wanted, state, paused or writer, world
     )
     notices = (*wanted.rendering.notices, *_notices(children))
     observation = Observation(
@@ -153,6 +156,15 @@ async def _make_match(
         now=now,
     )
     status = await _status(handler, wanted.typed, resource, observation, world)
+    if paused is not None:
+        status = _paused(status, resource, everything, sorted(paused.waiting), now)
+        await write_status(handler, resource, status, writer, world)
+        return Outcome(
+            result=Result.PAUSED,
+            reason=Reason.PAUSED,
+            # Nothing tells of the end of a pause of everything, but for a look.
+            requeue_seconds=world.settings.not_ready_seconds if paused.waiting else None,
+        )
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
     await write_status(handler, resource, status, writer, world)
@@ -169,6 +181,28 @@ async def _make_match(
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
+
+
+def _paused(
+    status: Manifest, resource: Manifest, everything: str, waiting: list[str], now: str
+) -> Manifest:
+    """
+    Return the status of a paused resource.
+
+    While something waits all but the condition stays as it was: what the last status names is
+    where stale children are looked for when it goes on.
+    """
+    base = (resource.get("status") or {}) if waiting else status
+    if not waiting and not is_paused(resource):
+        return base
+    judged = Judgement(
+        type=PROGRESSING,
+        status=False,
+        reason=Reason.PAUSED,
+        message=words("" if is_paused(resource) else everything, waiting),
+    )
+    generation = resource["metadata"].get("generation")
+    return with_condition(base, judged, generation=generation, now=now)
 
 
 def _notices(children: list[Child]) -> tuple[Notice, ...]:

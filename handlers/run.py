@@ -28,6 +28,7 @@ from handlers.children import World
 from handlers.errors import KUBERNETES
 from handlers.handler import AnyHandler, Facts
 from handlers.lease import Leases
+from handlers.pause import Brake
 from handlers.renderers import keep_marked, newest_renderer
 from handlers.worker import Worker
 
@@ -117,6 +118,7 @@ class Process:
         self._misses = 0
         self._missing: str | None = "the queue has not been looked at yet"
         self._breaker = Breaker(KUBERNETES, self._kubernetes_answers)
+        self._brake = Brake(kube, settings)
         world = World(
             kube=kube,
             settings=settings,
@@ -125,6 +127,7 @@ class Process:
             ),
             identity=settings.identity,
             newest_renderer=partial(newest_renderer, bus),
+            paused=lambda: self._brake.why,
         )
         by_kind = {handler.contract.kind.queue_name: handler for handler in handlers}
         self._workers = [
@@ -143,6 +146,7 @@ class Process:
         await self._open()
         background = [
             asyncio.create_task(self._breaker.run()),
+            asyncio.create_task(self._brake.keep_looking()),
             asyncio.create_task(self._keep_looking()),
             # What is not written needs no older handler to stand back.
             asyncio.create_task(
@@ -179,10 +183,12 @@ class Process:
             "nats": lambda: None if self._bus.is_connected else "not connected to NATS",
             "queue": lambda: self._missing,
             KUBERNETES: lambda: "does not answer" if self._breaker.open_since else None,
+            "pause": lambda: self._brake.trouble,
         }
 
     async def _open(self) -> None:
-        """Declare what is missing; take a look before the first lease."""
+        """Know whether all is paused, declare what is missing, look before the first lease."""
+        await self._brake.known()
         while True:
             try:
                 await self._bus.declare(brings="CONSUMER")

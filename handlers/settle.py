@@ -34,6 +34,8 @@ class Result(StrEnum):
     """In a dry run: nothing was written."""
     GONE = "gone"
     """The resource does not exist, or is being deleted."""
+    PAUSED = "paused"
+    """Somebody has the brake on: what there is to write waits, and the status says so."""
     HELD = "held"
     """In back-off or quarantine, and nothing new: not run."""
     REFUSED = "refused"

@@ -1,0 +1,103 @@
+"""The brake: paused, nothing that serves is touched; resumed, everything that waited is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from crds.kubernetes import DEPLOYMENT, SERVICE
+from handlers.cli.devstack.weir import REPOSITORY
+from handlers.pause import ANNOTATION
+from tests.builders import a_small_deployment
+from tests.e2e.stage import Stage, container, uid
+from tests.witness.quiet import quiet
+
+PAUSED = f'{{"metadata":{{"annotations":{{"{ANNOTATION}":"true"}}}}}}'
+LOOK_SECONDS = 0.5
+
+
+def weir_command(stage: Stage, *words: str) -> str:
+    """Return what a command of ours prints to an administrator."""
+    done = subprocess.run(
+        [sys.executable, "-m", "handlers", *words],
+        cwd=REPOSITORY,
+        env={
+            "PATH": os.environ["PATH"],
+            "KUBECONFIG": str(stage.cluster.kubeconfig()),
+            "WEIR_OWN_NAMESPACE": stage.namespace,
+            "HOME": str(Path.home()),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def versions(stage: Stage) -> dict[str, Any]:
+    """Return which state of which child there is."""
+    return {
+        name: (uid(child), child["metadata"].get("generation"))
+        for name, child in stage.children().items()
+    }
+
+
+async def test_a_resource_that_is_paused_from_birth_gets_no_child_until_it_is_resumed(
+    running: Stage,
+) -> None:
+    chat = a_small_deployment("chat").manifest()
+    chat["metadata"]["annotations"] = {ANNOTATION: "true"}
+    running.apply(chat)
+
+    said = await running.says("chat", "Progressing", "False", "Paused", "create Deployment/chat-")
+    assert "weir resume" in said["message"]
+    assert running.children() == {}
+
+    out = weir_command(running, "resume", "idep", f"{running.namespace}/chat")
+    assert out == f"inferadeployment {running.namespace}/chat is taken up again\n"
+    await running.ready("chat")
+
+
+async def test_edits_of_a_paused_resource_wait_and_are_then_carried_out_as_a_whole(
+    running: Stage,
+) -> None:
+    chat = a_small_deployment("chat").with_worker("extra")
+    running.apply(chat)
+    await running.ready("chat")
+    before = versions(running)
+    status = running.resource("chat")["status"]
+
+    weir_command(running, "pause", "idep", f"{running.namespace}/chat")
+    await running.says("chat", "Progressing", "False", "Paused", "nothing waits")
+    assert running.condition("chat", "Ready")["status"] == "True"
+
+    edited = a_small_deployment("chat").with_service("worker", args=["--edited"])
+    running.kubectl("replace", "-f-", document=_paused(edited.manifest()))
+    waits = ("apply Deployment/chat-worker", "delete Deployment/chat-extra")
+    await running.says("chat", "Progressing", "False", "Paused", *waits)
+    running.kubectl("delete", "service", "chat-server")
+    await running.says("chat", "Progressing", "False", "Paused", "create Service/chat-server")
+    after = versions(running)
+    del before["Service/chat-server"]
+    assert after == before
+    assert running.resource("chat")["status"]["services"] == status["services"]
+
+    async with quiet(running.cluster, running.namespace):
+        await running.looked_at_again("chat")
+
+    weir_command(running, "resume", "idep", f"{running.namespace}/chat")
+    await running.vanish("Deployment/chat-extra")
+    ready = await running.ready("chat")
+    assert set(ready["status"]["services"]) == {"server", "worker"}
+    assert container(running.get(DEPLOYMENT, "chat-worker"))["command"][-1] == "--edited"
+    assert running.find(SERVICE, "chat-server") is not None
+
+
+def _paused(manifest: dict[str, Any]) -> dict[str, Any]:
+    annotations = json.loads(PAUSED)["metadata"]["annotations"]
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
