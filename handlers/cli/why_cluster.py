@@ -13,12 +13,13 @@ from bridge.kube_errors import KubeError, NotFound, Refused
 from bridge.settings import Settings, SettingsError
 from crds.kubernetes import POD, Manifest
 from handlers import plan
-from handlers.children import decoded, read_resource
+from handlers.children import decoded
 from handlers.cli.output import CommandError
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod, Refusal
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import AnyHandler, ChildName, Facts, Rendering, TerminalError
 from handlers.plan import Standing
+from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
 
 ANSWER_SECONDS = 10.0
