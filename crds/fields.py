@@ -157,17 +157,17 @@ PodSpec: TypeAlias = Annotated[
 ]
 """A Kubernetes PodSpec, kept as it is, fields included that no released version knows."""
 
-_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-_LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+LABEL_KEY = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 PodLabels: TypeAlias = Annotated[
     dict[
         str,
-        Annotated[str, Meta(extra_json_schema={"pattern": _LABEL_VALUE, "maxLength": 63})],
+        Annotated[str, Meta(extra_json_schema={"pattern": LABEL_VALUE, "maxLength": 63})],
     ],
     limits(maxProperties=64),
     rules(
         rule(
-            f"self.all(key, key.matches('{_LABEL_KEY}'))",
+            f"self.all(key, key.matches('{LABEL_KEY}'))",
             "podLabels has a key that is no label key: use [domain/]name",
         )
     ),

@@ -63,13 +63,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "render",
         help="print the objects that a resource would get; --diff: what would change in a cluster",
         description="Print the objects that resources would get, exactly as Weir would create "
-        "them, without a cluster. Nothing is printed unless every resource is right. With --diff, "
-        "say instead what handlers of this version would change in the cluster of KUBECONFIG, in "
-        "which fields, and which pods would restart over it: of the files, of one resource, of a "
-        "namespace (-n), or of all (-A). The API server is asked for dry runs only, for which you "
-        "need the handlers' rights; nothing is written. Exit code: 0 nothing differs, 1 something "
-        "does, 2 it could not be found out.",
-        epilog=f"Where a file does not hold the resource's uid, {UID} stands in its place; the "
+        "them, without a cluster. Nothing is printed unless every resource is right: what the "
+        "schema and the rules (CEL) of its CRD refuse, is refused here in the same words. With "
+        "--diff, say instead what handlers of this version would change in the cluster of "
+        "KUBECONFIG, in which fields, and which pods would restart over it: of the files, of one "
+        "resource, of a namespace (-n), or of all (-A). The API server is asked for dry runs only, "
+        "for which you need the handlers' rights; nothing is written. Exit code: 0 nothing "
+        "differs, 1 something does, 2 it could not be found out.",
+        epilog="Not checked without a cluster: quotas, policies, webhooks and rights; what stands "
+        "in an extraPodSpec; what exists already under the name of a child. "
+        f"Where a file does not hold the resource's uid, {UID} stands in its place; the "
         "annotation weir.dev/applied, a hash over it, differs in a cluster accordingly.",
     )
     parser.add_argument(

@@ -1,8 +1,8 @@
 """
 What a resource must be before it is rendered: what our CRD says, told with field and remedy.
 
-Pure. The API server checks the same schema; this says it without one, and says what was meant.
-Rules (CEL) are the server's alone; the handler's own checks repeat those that matter.
+Pure. The API server checks the same schema and the same rules; this says it without one, and says
+what was meant.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from crds.contract import Contract
+from crds.fields import LABEL_KEY, LABEL_VALUE, RULES, rule
 from crds.kubernetes import Manifest
 from crds.schema import structural
 from handlers.cli.render_files import PathTo
+from handlers.cli.render_rules import broken_rules
 
 _KEEPS_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -27,20 +29,47 @@ _LIST_TYPE: Final = "x-kubernetes-list-type"
 _SHOWN_MAX: Final = 60
 """Characters of a value in a message."""
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_]*")
-_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
-_SAID: Final = {_NAME: "use a-z, 0-9, - and ., and begin and end with a letter or digit"}
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME: Final = rf"^{_LABEL}(\.{_LABEL})*$"
+_NAMESPACE: Final = f"^{_LABEL}$"
+_SAID: Final = {
+    _NAME: "use a-z, 0-9, - and ., and begin and end with a letter or digit, also around a .",
+    _NAMESPACE: "use a-z, 0-9 and -, and begin and end with a letter or digit",
+    LABEL_VALUE: "use letters, digits, -, _ and ., and begin and end with a letter or digit",
+}
 """What a pattern asks for, in words."""
-_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+_LENGTHS: Final = "^([^/]{1,253}/)?[^/]{1,63}$"
+
+
+def _keys(pattern: str) -> list[Manifest]:
+    """Return the rule that the keys of labels and annotations follow."""
+    return [
+        rule(
+            f"self.all(key, key.matches('{pattern}') && key.matches('{_LENGTHS}'))",
+            "holds a key that Kubernetes does not allow: use [domain/]name, the name with at most "
+            "63 characters",
+        )
+    ]
+
+
 _METADATA: Final[Manifest] = {
     "type": "object",
     _KEEPS_UNKNOWN: True,
     "required": ["name"],
     "properties": {
         "name": {"type": "string", "pattern": _NAME, "minLength": 1, "maxLength": 253},
-        "namespace": {"type": "string", "pattern": _NAME, "maxLength": 63},
+        "namespace": {"type": "string", "pattern": _NAMESPACE, "maxLength": 63},
         "uid": {"type": "string"},
-        "labels": _TEXTS,
-        "annotations": _TEXTS,
+        "labels": {
+            "type": "object",
+            "additionalProperties": {"type": "string", "pattern": LABEL_VALUE, "maxLength": 63},
+            RULES: _keys(LABEL_KEY),
+        },
+        "annotations": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            RULES: _keys(f"(?i){LABEL_KEY}"),
+        },
     },
 }
 """The part of `metadata` that anybody writes."""
@@ -57,8 +86,16 @@ class Fault(Struct, frozen=True):
 
 
 def faults(resource: Any, contract: Contract) -> list[Fault]:
-    """Return everything in which a resource differs from what its CRD allows."""
-    return list(_faults(without_status(resource), schema_of(contract), ()))
+    """
+    Return everything in which a resource differs from what its CRD allows.
+
+    Its rules are asked of what has the right form, as the API server does it.
+    """
+    wished, schema = without_status(resource), schema_of(contract)
+    found = list(_faults(wished, schema, ()))
+    if found:
+        return found
+    return [Fault(*broken) for broken in broken_rules(as_stored(wished, schema), schema)]
 
 
 @cache
@@ -206,12 +243,16 @@ def _out_of_bounds(value: Any, schema: Manifest) -> Iterator[str]:
         yield "names something twice: remove one of them"
 
 
+_BOUNDS: Final = {"int32 minimum": -(1 << 31), "int32 maximum": (1 << 31) - 1}
+
+
 def _limits(
     value: Any, schema: Manifest, bounds: tuple[str, str], unit: str, kind: Any
 ) -> Iterator[str]:
     if not isinstance(value, kind) or isinstance(value, bool):
         return
-    least, most = (schema.get(bound) for bound in bounds)
+    forms = schema.get("format")
+    least, most = (schema.get(bound, _BOUNDS.get(f"{forms} {bound}")) for bound in bounds)
     amount = len(value) if unit else value
     said = f"has {amount} {unit}" if unit else f"is {amount}"
     if least is not None and amount < least:

@@ -143,7 +143,7 @@ def test_a_setting_that_makes_no_sense_is_a_mistake(
     code, out, err = render(chat=CHAT)
 
     assert (code, out) == (2, "")
-    assert err.startswith("weir: WEIR_NATS_DEFAULT='none'")
+    assert err.startswith("weir: WEIR_NATS_DEFAULT=none: must be managed or shared")
 
 
 def test_what_is_worth_telling_is_a_warning_and_no_failure(render: Render) -> None:
@@ -160,7 +160,7 @@ def test_what_only_an_edit_can_help_is_an_error_with_the_remedy(render: Render) 
     code, out, err = render(chat=chat)
 
     assert (code, out) == (1, "")
-    assert "InferaDeployment team-a/chat: spec.services.server.numberOfNodes is for workers" in err
+    assert "InferaDeployment team-a/chat: spec.services.server: numberOfNodes is for" in err
     assert "raise replicas instead" in err
 
 
