@@ -8,12 +8,13 @@ A setting is a flag and a variable: `ack_wait_seconds` is `--ack-wait-seconds` a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 _SECONDS_MAX = 10 * 365 * 24 * 3600.0
+TEXT = "text"
 _Positive = Annotated[float, Meta(gt=0, le=_SECONDS_MAX)]
 _Count = Annotated[int, Meta(ge=1)]
 
@@ -30,8 +31,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_creds: str = ""
     """File with NATS user credentials."""
     nats_ca: str = ""
+    """File with the certificate authorities that NATS is checked against."""
     nats_cert: str = ""
+    """File with the certificate that this process shows to NATS."""
     nats_key: str = ""
+    """File with the key of that certificate."""
     nats_engine_url: str = ""
     """The engines' side of the same NATS, as pods reach it; written into pods."""
     nats_default: Literal["managed", "shared"] = "managed"
@@ -53,15 +57,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     http: str = ":8080"
     """Where /healthz, /readyz and /metrics are served; `off` serves nothing."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is logged: this and all that is worse."""
 
     lease_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 12.0
     """An object is its handler's for so long after the last renewal."""
     lease_renew_seconds: _Positive = 4.0
+    """How often a handler renews the lease of what it works on; at most half of the former."""
     ack_wait_seconds: _Positive = 10.0
     """A message whose handler is silent for so long is given to another."""
     conflict_backoff_seconds: _Positive = 0.02
     """First wait when another process holds the object; doubles up to the next setting."""
     conflict_backoff_max_seconds: _Positive = 0.5
+    """The longest such wait."""
     write_timeout_seconds: _Positive = 5.0
     """What every mutating call asks of the API server, and the lease left that it needs."""
     reconcile_seconds_max: _Positive = 120.0
@@ -70,10 +77,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """After SIGTERM, reconciles have so long to finish before they are given back."""
 
     backoff_seconds: _Positive = 1.0
+    """First retry after a failure of our own; doubles up to the next setting."""
     backoff_max_seconds: _Positive = 300.0
+    """The longest wait between two retries."""
     quarantine_failures: _Count = 10
     """So many own failures in a row quarantine an object."""
     quarantine_retry_seconds: _Positive = 300.0
+    """What is in quarantine is tried this often."""
     convict_crashes: _Count = 3
     """So many deaths of a process that ran the object alone convict it."""
     convict_crashes_in_doubt: _Count = 10
@@ -81,6 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     child_retry_seconds: _Positive = 5.0
     """First retry after a refusal that concerns one child; doubles up to the next setting."""
     child_retry_max_seconds: _Positive = 60.0
+    """The longest wait of a child that is refused."""
     not_ready_seconds: _Positive = 10.0
     """While a resource is not ready it is looked at this often, at first."""
     not_ready_seconds_max: _Positive = 60.0
@@ -99,6 +110,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stream_check_seconds: _Positive = 5.0
     """How often the streams and the consumer are checked, and made again when missing."""
     duplicate_window_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 120.0
+    """Within so long the queue drops a message whose id it has had."""
     watch_seconds: _Positive = 290.0
     """What a watch asks of the server as its length."""
     watch_idle_seconds: _Positive = 70.0
@@ -107,6 +119,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     The server sends a bookmark about every minute (source: kube-apiserver, watch cache).
     """
     list_page_size: Annotated[int, Meta(ge=1, le=10000)] = 500
+    """Objects that one answer of the API server lists."""
     pending_max: _Count = 100_000
     """Keys remembered while NATS is away; beyond them a resync takes over."""
 
@@ -121,39 +134,79 @@ def variable(field: str) -> str:
     return f"WEIR_{field.upper()}"
 
 
+def flag(field: str) -> str:
+    """Return the flag of a setting."""
+    return f"--{field.replace('_', '-')}"
+
+
+def allowed(field: str) -> str:
+    """Return what a setting may be, in words that follow "must be"."""
+    import msgspec.inspect as msi  # noqa: PLC0415 - for help and errors only
+
+    (known,) = (each for each in structs.fields(Settings) if each.name == field)
+    match msi.type_info(known.type):
+        case msi.LiteralType():
+            *others, last = get_args(known.type)
+            return f"{', '.join(others)} or {last}"
+        case msi.IntType(ge=least, le=most):
+            return f"a whole number {_range(least, None, most)}"
+        case msi.FloatType(ge=least, gt=above, le=most):
+            return f"a number {_range(least, above, most)}"
+        case _:
+            return TEXT
+
+
 def read_settings(environment: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
     """
     Return the settings that flags (by field name) and the environment give.
 
-    Raises SettingsError with the variable's name, what is wrong with it and what it may be.
+    Raises SettingsError with the name of the flag or variable that was used, and what it may be.
     """
     given: dict[str, Any] = {}
+    names = {field: variable(field) for field in Settings.__struct_fields__}
     for field in Settings.__struct_fields__:
         value = flags.get(field, environment.get(variable(field)))
         if value is not None and value != "":
             given[field] = value
+        if field in flags:
+            names[field] = flag(field)
     for field, value in given.items():
         try:
             msgspec.convert({field: value}, Settings, strict=False)
         except msgspec.ValidationError as exc:
-            reason = str(exc).partition(" - at ")[0]
-            raise SettingsError(f"{variable(field)}={value!r}: {reason}") from exc
+            text = f"{names[field]}={value}: must be {allowed(field)}"
+            raise SettingsError(text) from exc
     settings = msgspec.convert(given, Settings, strict=False)
+    _fit_together(settings, names)
+    return settings
+
+
+def _fit_together(settings: Settings, names: Mapping[str, str]) -> None:
+    """Raise SettingsError where times contradict each other."""
+
+    def said(field: str) -> str:
+        return f"{names[field]}={getattr(settings, field):g}"
+
     if settings.lease_renew_seconds * 2 > settings.lease_seconds:
         raise SettingsError(
-            f"WEIR_LEASE_RENEW_SECONDS={settings.lease_renew_seconds:g} must be at most half of "
-            f"WEIR_LEASE_SECONDS={settings.lease_seconds:g}, or one late renewal loses the object"
+            f"{said('lease_renew_seconds')} must be at most half of "
+            f"{said('lease_seconds')}, or one late renewal loses the object"
         )
     if settings.lease_seconds - settings.lease_renew_seconds <= settings.write_timeout_seconds:
         raise SettingsError(
-            f"WEIR_LEASE_SECONDS={settings.lease_seconds:g} less WEIR_LEASE_RENEW_SECONDS must "
-            f"exceed WEIR_WRITE_TIMEOUT_SECONDS={settings.write_timeout_seconds:g}, or no write "
-            f"could ever start"
+            f"{said('lease_seconds')} less {said('lease_renew_seconds')} must "
+            f"exceed {said('write_timeout_seconds')}, or no write could ever start"
         )
     if settings.ack_wait_seconds <= settings.lease_renew_seconds:
         raise SettingsError(
-            f"WEIR_ACK_WAIT_SECONDS={settings.ack_wait_seconds:g} must exceed "
-            f"WEIR_LEASE_RENEW_SECONDS={settings.lease_renew_seconds:g}, at which a handler says "
-            f"that it works, or what it works on is given to another"
+            f"{said('ack_wait_seconds')} must exceed {said('lease_renew_seconds')}, at which a "
+            f"handler says that it works, or what it works on is given to another"
         )
-    return settings
+
+
+def _range(least: float | None, above: float | None, most: float | None) -> str:
+    if above is not None:
+        return f"above {above:.10g}" + (f" and at most {most:.10g}" if most is not None else "")
+    if most is None:
+        return f"of at least {least:.10g}"
+    return f"from {least:.10g} to {most:.10g}"

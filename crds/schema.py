@@ -93,7 +93,7 @@ def _struct(cls: type[Struct], path: str) -> Manifest:
     info = msi.type_info(cls)
     if not isinstance(info, msi.StructType):
         raise NotStructuralError(f"{path}: {cls} is no Struct")
-    documented = _field_docs(cls)
+    documented = field_docs(cls)
     schema: Manifest = {"type": "object"}
     if cls.__doc__:
         schema["description"] = _one_line(cls.__doc__)
@@ -161,7 +161,7 @@ def _scalar(described: msi.Type, path: str) -> Manifest:
             raise NotStructuralError(f"{path}: {described} has no structural form; use verbatim()")
 
 
-def _field_docs(cls: type[Struct]) -> dict[str, str]:
+def field_docs(cls: type[Struct]) -> dict[str, str]:
     """Return the strings that stand under the fields of a class, and of those it inherits."""
     docs: dict[str, str] = {}
     for owner in reversed(cls.__mro__):

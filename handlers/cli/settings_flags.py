@@ -7,10 +7,12 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
 import msgspec
 
-from bridge.settings import Settings, read_settings, variable
+from bridge.settings import TEXT, Settings, allowed, flag, read_settings, variable
 
 NATS = ("nats_url", "nats_creds", "nats_ca", "nats_cert", "nats_key")
 """What a command needs to reach the queue."""
@@ -24,13 +26,46 @@ def add_settings(
         "settings", "each is also a variable; the flag wins over the variable"
     )
     for field in fields:
-        default = getattr(Settings(), field)
         group.add_argument(
-            f"--{field.replace('_', '-')}",
-            dest=f"setting_{field}",
-            metavar="VALUE",
-            help=f"{variable(field)} (default: {default if default != '' else 'none'})",
+            flag(field), dest=f"setting_{field}", metavar="VALUE", action=_Setting, field=field
         )
+
+
+class _Setting(argparse.Action):
+    """Stores the text of a setting; what it means is looked up when its help is printed."""
+
+    def __init__(self, option_strings: list[str], field: str, **known: Any) -> None:
+        super().__init__(option_strings, **known, help="%(meaning)s")
+        self.meaning = _Meaning(field)
+
+    def __call__(self, _parser: object, namespace: argparse.Namespace, value: Any, *_: Any) -> None:
+        setattr(namespace, self.dest, value)
+
+
+class _Meaning:
+    """The help of a setting, as text: its documentation, what it may be, and its default."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __str__(self) -> str:
+        default = getattr(Settings(), self._field)
+        shown = f"{default:g}" if isinstance(default, float) else default
+        # Of a time nobody needs to be told that it is a number.
+        may_be = "" if isinstance(default, float) else allowed(self._field)
+        said = "" if may_be in ("", TEXT) else f"; {may_be}"
+        return (
+            f"{_documentation()[self._field]} "
+            f"({variable(self._field)}{said}; default: {'none' if shown == '' else shown})"
+        )
+
+
+@cache
+def _documentation() -> dict[str, str]:
+    """Return the strings that stand under the settings; no start but that of help pays for it."""
+    from crds.schema import field_docs  # noqa: PLC0415 - likewise
+
+    return field_docs(Settings)
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.settings import Settings, flag, variable
 from handlers.__main__ import MODULES, main
 from handlers.cli.devstack.weir import REPOSITORY
 
@@ -31,6 +32,25 @@ def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> Non
     assert ended.value.code == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert listed >= set(MODULES)
+
+
+@pytest.mark.parametrize("command", ["bridge", "handlers"])
+def test_help_says_what_every_setting_means_what_it_may_be_and_its_default(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+
+    assert ended.value.code == 0
+    said = " ".join(capsys.readouterr().out.split())
+    meant = {
+        field: said.partition(f" {flag(field)} VALUE ")[2].partition(f" ({variable(field)}")
+        for field in Settings.__struct_fields__
+    }
+    without_meaning = [field for field, parts in meant.items() if len(parts[0].split()) < 4]
+    assert without_meaning == []
+    assert meant["nats_default"][2].startswith("; managed or shared; default: managed)")
+    assert meant["lease_seconds"][2].startswith("; default: 12)")
 
 
 @pytest.mark.parametrize("words", [[], ["frobnicate"], ["dead"], ["history", "--limit", "-1"]])
