@@ -62,6 +62,9 @@ class Problem(Struct, frozen=True, kw_only=True):
     reason: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.child.kind} {self.child.name}: {self.message}"
+
 
 class Noted(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """

@@ -141,7 +141,8 @@ async def _make_match(
         wanted = wanted_of(handler, resource, world.facts)
     except TerminalError as exc:
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
-        return Outcome(result=Result.REFUSED, reason=exc.reason)
+        error = f"{exc.reason}: {exc.message}"
+        return Outcome(result=Result.REFUSED, reason=exc.reason, error=error)
 
     everything = world.paused()
     paused = PausedWrites(writer) if everything or is_paused(resource) else None
@@ -177,6 +178,7 @@ async def _make_match(
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
         reason=problems[0].reason if problems else "",
+        error="; ".join(map(str, problems)),
         requeue_seconds=look_again_seconds(waited, world.settings) if look_again else None,
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),

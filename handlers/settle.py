@@ -52,6 +52,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     result: Result
     reason: str = ""
+    error: str = ""
+    """What went wrong although the end was reached: whom it concerns, and who said what."""
     requeue_seconds: float | None = None
     """Look again after so long; None: when something changes."""
     has_problems: bool = False
@@ -102,6 +104,7 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
     return Settlement(
         result=outcome.result,
         reason=outcome.reason,
+        error=outcome.error[:ERROR_TEXT_MAX],
         state=EMPTY if found.is_alone or found.state != EMPTY else None,
         timer_seconds=outcome.requeue_seconds,
     )
@@ -193,6 +196,7 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
     return Settlement(
         result=outcome.result,
         reason=outcome.reason,
+        error=outcome.error[:ERROR_TEXT_MAX],
         state=FailState(
             uid=found.uid,
             generation=found.generation,

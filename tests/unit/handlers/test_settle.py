@@ -24,6 +24,7 @@ from bridge.settings import Settings
 from handlers.errors import DependencyDown, GiveBack, LeaseLost
 from handlers.handler import ChildName, Problem
 from handlers.settle import (
+    ERROR_TEXT_MAX,
     Circumstances,
     Outcome,
     Result,
@@ -61,6 +62,14 @@ def fails(known: Circumstances) -> Settlement:
 def test_an_end_is_acknowledged_and_forgets_what_failed_before(result: Result) -> None:
     ended = settle_outcome(Outcome(result=result), found(a_state(failures=4)), SETTINGS)
     assert ended == Settlement(result=result, state=EMPTY)
+
+
+@pytest.mark.parametrize("concerns", [{"refused": (PROBLEM,)}, {"has_problems": True}, {}])
+def test_an_end_says_what_went_wrong_although_it_was_reached(concerns: dict[str, Any]) -> None:
+    outcome = Outcome(result=Result.CHANGED, reason="Refused", error=f"{PROBLEM}{'!' * 999}")
+    ended = settle_outcome(replace(outcome, **concerns), found(), SETTINGS)
+    assert ended.error.startswith("Refused: Deployment x: quota!")
+    assert len(ended.error) == ERROR_TEXT_MAX
 
 
 def test_an_end_with_nothing_to_forget_stores_nothing() -> None:
