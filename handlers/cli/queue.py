@@ -138,7 +138,8 @@ async def _watch(form: output.Format, bus: Bus) -> int:
     shown: Any = None
     while True:
         queue = await read(bus)
-        seen = [msgspec.structs.replace(group, oldest=None) for group in queue.groups]
+        told = troubles(queue)
+        seen = [msgspec.structs.replace(group, oldest=None) for group in queue.groups], told
         if seen != shown:
             shown = seen
             now = datetime.now(UTC)
@@ -146,6 +147,8 @@ async def _watch(form: output.Format, bus: Bus) -> int:
                 print(msgspec.json.encode(queue).decode(), flush=True)
             else:
                 print(f"{output.clock(now)}\n{group_table(queue, now)}\n", flush=True)
+            for text in told:
+                output.warn(text)
         await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -172,7 +175,8 @@ def troubles(queue: Queue) -> list[str]:
     idle = [group.name for group in queue.groups if _nobody_works(group)]
     if idle:
         found.append(
-            f"messages wait and no handler takes them ({', '.join(idle)}): start `weir handlers`"
+            f"messages are there and no handler asks for them ({', '.join(idle)}): start `weir "
+            f"handlers`; one that runs says in its log which backend it waits for"
         )
     return found
 
@@ -306,7 +310,9 @@ async def _leases(bus: Bus) -> list[Held]:
 
 
 def _nobody_works(group: Group) -> bool:
-    return bool(group.pending) and not group.pulls and not group.in_flight
+    """Return whether messages are there, and nothing tells of a handler: no free slot, no lease."""
+    is_at_work = group.pulls or (group.in_flight and group.leases)
+    return bool(group.pending or group.in_flight) and not is_at_work
 
 
 def _plain(queue: Queue) -> Any:
