@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -80,3 +81,60 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
 
     assert done.returncode == 0
     assert done.stderr.splitlines()[1:] == []
+
+
+RENDER = ["render", "-f", str(GOLDEN / "resources.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("words", "redirection"),
+    [(["--help"], ">/dev/full"), (["--version"], ">&-"), (RENDER, ">/dev/full"), (RENDER, ">&-")],
+)
+def test_what_cannot_be_printed_is_an_error_in_one_line(words: list[str], redirection: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "handlers", *words],
+        cwd=REPOSITORY,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    *warnings, last = done.stderr.splitlines()
+    assert last.startswith("weir: cannot write to standard output: ")
+    assert all(line.startswith("Warning: ") for line in warnings)
+
+
+def test_closed_standard_streams_are_taken_by_no_file_of_the_process() -> None:
+    closed = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", sys.executable, "-m", "handlers", *RENDER]
+    done = subprocess.run(closed, cwd=REPOSITORY, stdout=subprocess.PIPE, check=False)
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == (GOLDEN / "rendered.yaml").read_bytes().splitlines()[1:]
+
+
+INTERRUPTED = """
+import importlib.abc, os, signal, sys
+
+class Interrupts(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from handlers.__main__ import main
+sys.exit(main(["queue"]))
+"""
+
+
+@pytest.mark.parametrize("module", ["msgspec", "nats"])
+def test_ctrl_c_while_imports_run_ends_it_without_a_traceback(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
