@@ -314,6 +314,12 @@ class InferaDeployment(Struct, frozen=True, kw_only=True, rename="camel"):
         Column(name="STATE", json_path=".status.state"),
         Column(name="GAIE", json_path=".status.gaie.ready", type="boolean", priority=1),
         Column(name="AGE", json_path=".metadata.creationTimestamp", type="date"),
+        # After the columns of AMD's operator: scripts that count them go on as they do.
+        Column(
+            name="REASON",
+            json_path='.status.conditions[?(@.type=="Ready")].reason',
+            description="Why it is ready, or is not; the message says more.",
+        ),
     )
     rules: ClassVar[tuple[Manifest, ...]] = (
         rule(

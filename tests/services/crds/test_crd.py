@@ -127,20 +127,29 @@ def test_a_name_that_just_fits_is_taken(kubectl: Kubectl, namespace: str) -> Non
     kubectl("create", "-n", namespace, "-f", "-", document=fits)
 
 
-def test_kubectl_shows_backend_state_and_age_and_the_gateway_when_asked(
+def test_kubectl_shows_backend_state_age_and_reason_and_the_gateway_when_asked(
     kubectl: Kubectl, namespace: str
 ) -> None:
     kubectl("create", "-n", namespace, "-f", "-", document=resource())
-    status = {"status": {"state": "pending", "gaie": {"ready": True}}}
+    header, row = kubectl("get", "idep", "-n", namespace).stdout.splitlines()
+    assert row.split()[:2] == ["demo", "sglang"]
+    conditions = [
+        {"type": "Degraded", "status": "True", "reason": "Refused"},
+        {"type": "Ready", "status": "False", "reason": "Unschedulable"},
+    ]
+    for condition in conditions:
+        condition |= {"message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"status": {"state": "pending", "gaie": {"ready": True}, "conditions": conditions}}
     kubectl(
         *("patch", "idep", "demo", "-n", namespace, "--subresource", "status"),
         *("--type", "merge", "-p", json.dumps(status)),
     )
     header, row = kubectl("get", "idep", "-n", namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "BACKEND", "STATE", "AGE"]
+    assert header.split() == ["NAME", "BACKEND", "STATE", "AGE", "REASON"]
     assert row.split()[:3] == ["demo", "sglang", "pending"]
+    assert row.split()[4] == "Unschedulable"
     header, row = kubectl("get", "idep", "-n", namespace, "-o", "wide").stdout.splitlines()
-    assert header.split() == ["NAME", "BACKEND", "STATE", "GAIE", "AGE"]
+    assert header.split() == ["NAME", "BACKEND", "STATE", "GAIE", "AGE", "REASON"]
     assert row.split()[:4] == ["demo", "sglang", "pending", "true"]
 
 
