@@ -153,28 +153,35 @@ def with_condition(
 
 def transitions(before: Manifest | None, after: Manifest | None) -> list[Transition]:
     """
-    Return the conditions whose status or reason differs, as the second status has them.
+    Return the changes of status or reason that somebody cares for, as the second status has them.
 
-    A message that merely counts on is no transition. A False condition that was not there before
-    is none either, but for Ready: that nothing is degraded is no news. What two conditions say in
-    the same words is told once.
+    A message that merely counts on is none. A False condition that was not there before is none
+    either, but for Ready: that nothing is degraded is no news. Of conditions that change for one
+    reason one is told, Ready before all others; a recovery is told by Ready alone, and that
+    nothing is under way any more by nobody.
     """
     old = {condition.get("type"): condition for condition in _listed(before)}
     changed: list[Transition] = []
-    for condition in _listed(after):
+    # Those that stood first may be another's, of a former operator.
+    for condition in sorted(_listed(after), key=lambda listed: listed.get("type") != READY):
         type_, status = str(condition.get("type")), str(condition.get("status"))
         reason = str(condition.get("reason", ""))
         former = old.get(type_)
-        if former is None and status == "False" and type_ != READY:
-            continue
         if former is not None and (former.get("status"), former.get("reason")) == (status, reason):
             continue
-        message = str(condition.get("message", ""))
-        if any((told.reason, told.message) == (reason, message) for told in changed):
+        is_end = status == "False" and type_ != READY
+        if is_end and (former is None or type_ == PROGRESSING or changed):
             continue
-        warning = _is_warning(type_, status, reason)
+        if any(told.reason == reason for told in changed):
+            continue
         changed.append(
-            Transition(type=type_, status=status, reason=reason, message=message, warning=warning)
+            Transition(
+                type=type_,
+                status=status,
+                reason=reason,
+                message=str(condition.get("message", "")),
+                warning=_is_warning(type_, status, reason),
+            )
         )
     return changed
 

@@ -38,10 +38,12 @@ def deployment(live: Manifest | None, wanted: int) -> Workload:
     satisfied = is_current(live) and (
         target == 0 or (is_one_revision and updated >= target and ready >= target)
     )
-    reason, lacks = Reason.WAITING_FOR_PODS, f"has {ready} of {target} pods ready"
+    reason, lacks = Reason.WAITING_FOR_PODS, _ready_of(ready, target)
     if replicas > updated:
         reason = Reason.ROLLING_OUT
         lacks = f"has {updated} of {target} pods of its present version, {ready} ready in all"
+        if updated > target:
+            lacks = f"has {replicas} pods, {target} wanted, {updated} of its present version"
     if _is_stalled(live):
         reason = Reason.STALLED
         lacks += "; it made no progress within its deadline, look at its pods"
@@ -66,7 +68,7 @@ def stateful_set(live: Manifest | None, wanted: int) -> Workload:
         ready_replicas=ready,
         is_satisfied=is_current(live) and is_one_revision and ready >= wanted,
         reason=Reason.WAITING_FOR_PODS if is_one_revision else Reason.ROLLING_OUT,
-        lacks=f"has {ready} of {wanted} pods ready",
+        lacks=_ready_of(ready, wanted),
     )
 
 
@@ -74,6 +76,12 @@ def is_current(live: Manifest) -> bool:
     """Say whether the workload's controller has seen its present spec."""
     seen = (live.get("status") or {}).get("observedGeneration") or 0
     return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
+
+
+def _ready_of(ready: int, wanted: int) -> str:
+    if ready > wanted:
+        return f"has {ready} pods ready, {wanted} wanted"
+    return f"has {ready} of {wanted} pods ready"
 
 
 def _target(live: Manifest, wanted: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from handlers.conditions import (
     DEGRADED,
     MESSAGE_LENGTH_MAX,
+    PROGRESSING,
     READY,
     WARNING,
     Judgement,
@@ -125,6 +126,40 @@ def test_at_birth_only_what_is_not_a_matter_of_course_is_news() -> None:
     born = status_of(fails(Reason.CREATING), fails(Reason.AS_ASKED, type_=DEGRADED))
     assert [changed.type for changed in transitions(None, born)] == ["Ready"]
     assert [changed.type for changed in transitions({"conditions": None}, born)] == ["Ready"]
+
+
+def test_a_return_to_ready_is_one_piece_of_news() -> None:
+    waiting = fails(Reason.REFUSED, "quota")
+    before = status_of(
+        holds(Reason.ROLLING_OUT, "1 of 2", PROGRESSING),
+        holds(Reason.REFUSED, "quota", DEGRADED),
+        waiting,
+    )
+    after = status_of(
+        fails(Reason.ALL_READY, "nothing is under way", type_=PROGRESSING),
+        fails(Reason.AS_ASKED, "as asked", type_=DEGRADED),
+        holds(Reason.ALL_READY, "all"),
+    )
+    (changed,) = transitions(before, after)
+    assert (changed.type, changed.message) == ("Ready", "all")
+
+
+def test_what_is_degraded_no_more_while_it_was_ready_is_told() -> None:
+    ready = holds(Reason.ALL_READY, "all")
+    before = status_of(ready, holds(Reason.FIELD_NOT_KNOWN, "f", DEGRADED))
+    (changed,) = transitions(before, status_of(ready, fails(Reason.AS_ASKED, type_=DEGRADED)))
+    assert (changed.type, changed.reason, changed.warning) == ("Degraded", "AsAsked", False)
+
+
+def test_conditions_that_change_for_one_reason_are_told_once_and_others_besides() -> None:
+    before = status_of(holds(Reason.ALL_READY), fails(Reason.AS_ASKED, type_=DEGRADED))
+    same = status_of(
+        holds(Reason.REFUSED, "quota", DEGRADED), fails(Reason.REFUSED, "quota; 0 of 2 ready")
+    )
+    (changed,) = transitions(before, same)
+    assert (changed.type, changed.message) == ("Ready", "quota; 0 of 2 ready")
+    other = status_of(fails(Reason.CREATING, "wait"), holds(Reason.FIELD_NOT_KNOWN, "f", DEGRADED))
+    assert [c.type for c in transitions(before, other)] == ["Ready", "Degraded"]
 
 
 def test_two_conditions_that_say_the_same_are_told_once() -> None:
