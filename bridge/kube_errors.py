@@ -97,7 +97,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
         said = _status.decode(body)
     except (msgspec.MsgspecError, RecursionError):
         said = _Status(message=body[:ERROR_TEXT_MAX].decode("utf-8", "replace"))
-    message = said.message[:ERROR_TEXT_MAX]
+    message = said.message[:ERROR_TEXT_MAX].strip()
     seconds = None
     if retry_after and retry_after.isdecimal():
         seconds = min(float(retry_after[:DIGITS_MAX]), RETRY_AFTER_SECONDS_MAX)

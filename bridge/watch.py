@@ -137,10 +137,10 @@ class Watch:
                     # Lists that succeed and watches that are gone at once: not without patience.
                     await asyncio.sleep(_BACKOFF_MAX_SECONDS * _jitter())
                 self._gone_at = time.monotonic()
-            except NotFound as exc:
+            except NotFound:
                 self._version = ""
                 if not self.absent:
-                    self._become_absent(exc)
+                    self._become_absent()
                     yield Absent()
                 await self._wait_to_appear()
             except (KubeError, _Ended) as exc:
@@ -255,12 +255,16 @@ class Watch:
             self.trouble = ""
             self.absent = False
 
-    def _become_absent(self, exc: NotFound) -> None:
+    def _become_absent(self) -> None:
         self.absent = True
         self.trouble = ""
         self._failures = 0
+        served_as = self.watched.kind.api_version
         self._log.info(
-            "the kind is not served; waiting for it", action="watch", **self._fields(), error=exc
+            "the kind is not served; waiting for it",
+            action="watch",
+            **self._fields(),
+            version=served_as,
         )
 
     async def _wait_to_appear(self) -> None:

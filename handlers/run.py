@@ -57,6 +57,7 @@ async def _serve(settings: Settings, handlers: tuple[AnyHandler, ...]) -> None:
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
+        log.info("told to stop", action="stop")
         # A process that is still connecting holds nothing, and may be cut anywhere.
         patience = settings.shutdown_seconds + STOP_GRACE_SECONDS
         done, _ = await asyncio.wait((serving,), timeout=patience)
@@ -65,6 +66,8 @@ async def _serve(settings: Settings, handlers: tuple[AnyHandler, ...]) -> None:
     stopped.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await serving
+    # Also of a process that never came to work, as NATS was out.
+    log.info("handlers stopped", action="stop")
 
 
 async def _connected(
@@ -175,7 +178,6 @@ class Process:
             for task in (*background, *working, stopped):
                 task.cancel()
             await asyncio.gather(*background, *working, stopped, return_exceptions=True)
-        log.info("handlers stopped", action="stop")
 
     def checks(self) -> dict[str, Check]:
         """Return what must hold for this process to be ready."""

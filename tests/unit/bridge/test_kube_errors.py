@@ -68,6 +68,10 @@ def test_the_class_of_an_answer_follows_from_its_code_and_reason(
     assert str(error) == f"{status} {reason}: words"
 
 
+def test_words_have_no_line_end() -> None:
+    assert str(error_of(404, b"404 page not found\n")) == "404 HTTP404: 404 page not found"
+
+
 def test_the_causes_of_a_refusal_are_kept() -> None:
     body = a_status(
         "Forbidden", causes=[{"reason": "NamespaceTerminating", "message": "m", "field": "f"}]
