@@ -14,6 +14,8 @@ import crds
 from crds.contract import Contract
 from crds.kubernetes import Manifest
 from crds.schema import crd
+from handlers.cli import output
+from handlers.cli.output import CommandError
 
 JSON_BYTES_MAX = 262_144
 """Of a CRD as compact JSON: `kubectl apply` keeps a copy in an annotation, whose limit this is."""
@@ -37,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             default=Path(crds.__file__).parent,
             help="where the files are (default: the crds package)",
         )
-        command.set_defaults(run=run)
+        command.set_defaults(run=output.told(run))
 
 
 def generate(arguments: argparse.Namespace) -> int:
@@ -48,29 +50,35 @@ def generate(arguments: argparse.Namespace) -> int:
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as exc:
-            print(f"weir: cannot write {path}: {exc.strerror or exc}", file=sys.stderr)
-            return 1
+            raise CommandError(f"cannot write {path}: {exc.strerror or exc}") from exc
         print(f"wrote {path}")
     return 0
 
 
 def check(arguments: argparse.Namespace) -> int:
     """Print how the files differ from what would be written; 1 when any does."""
+    directory: Path = arguments.directory
+    if not directory.is_dir():
+        raise CommandError(f"{directory}: no such folder: name one with --directory")
     drifted = False
-    for path, text in _files(arguments.directory).items():
+    for path, text in _files(directory).items():
         present = _read(path)
-        if present != text:
-            drifted = True
-            sys.stdout.writelines(
-                difflib.unified_diff(
-                    present.splitlines(keepends=True),
-                    text.splitlines(keepends=True),
-                    fromfile=str(path),
-                    tofile="what `weir crds generate` writes",
-                )
+        if present == text:
+            continue
+        drifted = True
+        if not present:
+            output.say(f"weir: {path}: no such file, or an empty one")
+            continue
+        sys.stdout.writelines(
+            difflib.unified_diff(
+                present.splitlines(keepends=True),
+                text.splitlines(keepends=True),
+                fromfile=str(path),
+                tofile="what `weir crds generate` writes",
             )
+        )
     if drifted:
-        print("The CRDs are behind their types: run `weir crds generate`.", file=sys.stderr)
+        output.say("The CRDs are behind their types: run `weir crds generate`.")
     return int(drifted)
 
 
@@ -125,4 +133,11 @@ def _files(directory: Path) -> dict[Path, str]:
 
 
 def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    """Return what a file holds, nothing where there is none."""
+    if not path.exists():
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "no text"
+        raise CommandError(f"cannot read {path}: {reason or exc}") from exc

@@ -96,7 +96,8 @@ def run_retry(arguments: argparse.Namespace) -> int:
     """Have one resource tried again, or all that were given up; 1 where there is none."""
     scope = scope_of(arguments)
     if arguments.all and scope.key is not None:
-        raise Mistake(f"either --all or one resource, not both: leave out --all or {scope.name}")
+        named = f"{scope.key.namespace}/{scope.name}" if scope.key.namespace else scope.name
+        raise Mistake(f"either --all or one resource, not both: leave out --all or {named}")
     if not arguments.all and scope.key is None:
         raise Mistake("say which: KIND NAMESPACE/NAME, or --all for every dead letter")
     story = _retry_all if scope.key is None else _retry_one
@@ -268,10 +269,16 @@ def _next(state: FailState, now: datetime) -> str:
 def _no_letter(key: ObjectKey, state: FailState) -> CommandError:
     if state == EMPTY:
         return CommandError(f"{key} has no dead letter: it was not given up")
-    return CommandError(
-        f"{key} has no dead letter: it has failed {output.plural(state.failures, 'time')} and is "
-        f"tried again by itself ({state.error or 'a child of it was refused'})"
-    )
+    if state.failures:
+        times = output.plural(state.failures, "time")
+        happened, why = f"it has failed {times} and is tried again", state.error
+    elif state.refused:
+        happened = "a child of it is refused, and tried again"
+        why = "; ".join(map(str, state.refused))
+    else:
+        happened = "its handler died with it in its hands, and it is tried again"
+        why = state.error or "runs alone until it comes to an end"
+    return CommandError(f"{key} has no dead letter: {happened} by itself ({why})")
 
 
 def _of(scope: Scope) -> str:

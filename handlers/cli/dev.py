@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from handlers.cli import output
 from handlers.cli.devstack import demo, locate
 from handlers.cli.devstack.fleet import Fleet
 from handlers.cli.devstack.process import ProcessError
@@ -37,9 +38,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=Path,
         help="keep data, logs and kubeconfigs there (default: a directory that is removed)",
     )
-    parser.add_argument("--nodes", type=_count, default=10, help="GPU nodes (default: 10)")
     parser.add_argument(
-        "--pods-per-node", type=_count, default=110, help="pods that a node takes (default: 110)"
+        "--nodes", type=output.whole_number(1), default=10, help="GPU nodes (default: 10)"
+    )
+    parser.add_argument(
+        "--pods-per-node",
+        type=output.whole_number(1),
+        default=110,
+        help="pods that a node takes (default: 110)",
     )
     parser.set_defaults(run=run)
 
@@ -119,13 +125,6 @@ def _print_logs(stack: Stack) -> None:
     for process in {*stack.weir, *stack.ended()}:
         if tail := process.log_tail():
             print(f"--- the end of {process.log}:\n{tail}", file=sys.stderr)
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

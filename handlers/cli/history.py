@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -77,7 +77,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_target(parser, of_list=True)
     parser.add_argument(
         "--limit",
-        type=_limit,
+        type=output.whole_number(0),
         default=LIMIT_DEFAULT,
         metavar="COUNT",
         help=f"show the newest COUNT attempts, 0 for all that are kept (default: {LIMIT_DEFAULT})",
@@ -102,7 +102,12 @@ async def _show(scope: Scope, limit: int, form: output.Format, bus: Bus) -> int:
         print(as_table(attempts, is_one=scope.key is not None, is_wide=form == "wide"))
     else:
         where = f" of {scope}" if str(scope) else ""
-        output.say(f"No history{where}: nothing was changed there in the last seven days.")
+        now = datetime.now(UTC)
+        since = reach(await bus.api(f"STREAM.INFO.{HISTORY}") or {}, now)
+        output.say(
+            f"No history{where}: nothing was changed there since {output.clock(since)} "
+            f"({output.age(since, now)} ago); the history does not reach back further."
+        )
     if are_more:
         shown = output.plural(limit, "attempt")
         output.say(f"Not more than the newest {shown} shown; --limit 0 shows all.")
@@ -132,6 +137,18 @@ async def read(
         window *= WINDOW_FACTOR
     shown = attempts[-limit:] if limit else attempts
     return [await _as_it_stands(bus, attempt) for attempt in shown], len(attempts) > len(shown)
+
+
+def reach(stream: dict[str, Any], now: datetime) -> datetime | None:
+    """Return since when a stream would hold what was told; None where it does not say."""
+    state = stream.get("state") or {}
+    known = [output.moment(stream.get("created") or "")]
+    if kept := (stream.get("config") or {}).get("max_age"):
+        known.append(now - timedelta(seconds=kept / 1e9))
+    if state.get("first_seq", 0) > 1:
+        # Something was dropped: by its age, for its number, or by a purge, which leaves nothing.
+        known.append(output.moment(state["first_ts" if state["messages"] else "last_ts"]))
+    return max(filter(None, known), default=None)
 
 
 def merged(records: Iterable[Stored]) -> list[Attempt]:
@@ -228,10 +245,3 @@ def _measured(attempt: Attempt) -> tuple[str, str]:
 
 def _plain(attempts: list[Attempt]) -> Any:
     return msgspec.to_builtins(attempts)
-
-
-def _limit(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("must be 0 or more")
-    return number

@@ -8,6 +8,7 @@ turn the direction of writing, are printed as escapes: they can neither move the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import re
@@ -86,6 +87,18 @@ def add_output(parser: argparse.ArgumentParser, *formats: Format, default: Forma
         metavar="FORMAT",
         help=f"{', '.join(formats)} (default: {default})",
     )
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return what reads a flag's number, and says what it must be where it is none."""
+
+    def read(text: str) -> int:
+        with contextlib.suppress(ValueError):
+            if (number := int(text)) >= least:
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least {least}")
+
+    return read
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,6 +12,7 @@ from bridge.publish import put
 from bridge.streams import QUEUE
 from handlers.cli.connection import stored_messages
 from handlers.dead import bury
+from handlers.handler import ChildName, Problem
 from handlers.state import EMPTY, FailState, load_state, save_state
 from tests.services.cli.conftest import Command, Queue
 
@@ -142,6 +143,17 @@ def test_what_has_no_letter_is_told_apart_from_what_still_tries(
     assert "has no dead letter: it was not given up" in well.err
 
 
+def test_what_waits_for_a_refused_child_is_told_by_that_child(queue: Queue, weir: Command) -> None:
+    quota = Problem(child=ChildName("Deployment", "chat-w"), reason="Refused", message="quota")
+    queue.do(lambda bus: save_state(bus, CHAT, FailState(uid="u", refusals=3, refused=(quota,))))
+
+    said = weir("dead show idep team-a/chat", queue.url)
+
+    assert said.code == 1
+    assert "a child of it is refused, and tried again by itself" in said.err
+    assert "(Refused: Deployment chat-w: quota)" in said.err
+
+
 def test_a_retry_forgets_the_failures_removes_the_letter_and_asks_for_a_reconcile(
     queue: Queue, weir: Command
 ) -> None:
@@ -227,4 +239,4 @@ def test_a_retry_must_name_one_or_all_and_not_both(queue: Queue, weir: Command) 
 
     assert (neither.code, both.code, wild.code) == (2, 2, 2)
     assert "--all for every dead letter" in neither.err
-    assert "not both" in both.err
+    assert "not both: leave out --all or team-a/chat" in both.err

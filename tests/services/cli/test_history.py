@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bridge.events import ChangeEvent, EventType, ObjectKey
 from bridge.jetstream import Bus
 from handlers.cli import history as command
+from handlers.cli import output
 from handlers.cli.target import Scope
 from handlers.history import FINISHED, STARTED, History, Record
 from handlers.lease import Leases
@@ -154,7 +156,11 @@ def test_no_history_is_said_on_stderr_and_is_no_failure(queue: Queue, weir: Comm
     said = weir("history idep team-a/chat", queue.url)
 
     assert (said.code, said.out) == (0, "")
-    assert said.err.startswith("No history of inferadeployment team-a/chat: ")
+    before = "No history of inferadeployment team-a/chat: nothing was changed there since "
+    assert said.err.startswith(before)
+    since = output.moment(said.err.removeprefix(before).partition(" ")[0])
+    assert since is not None
+    assert datetime.now(UTC) - since < timedelta(hours=1)
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(queue: Queue, weir: Command) -> None:

@@ -36,7 +36,10 @@ def test_what_is_written_passes_the_check_and_an_edit_of_it_does_not(
 ) -> None:
     folder = ["--directory", str(tmp_path)]
     assert main(["crds", "check", *folder]) == 1
-    assert "run `weir crds generate`" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "inferadeployments.infera.amd.com.yaml: no such file" in said.err
+    assert "run `weir crds generate`" in said.err
+    assert said.out == ""
     assert main(["crds", "generate", *folder]) == 0
     assert "inferadeployments.infera.amd.com.yaml" in capsys.readouterr().out
     assert main(["crds", "check", *folder]) == 0
@@ -61,6 +64,21 @@ def test_a_folder_that_is_not_there_is_said_in_a_line(
 ) -> None:
     assert main(["crds", "generate", "--directory", str(tmp_path / "none")]) == 1
     assert "cannot write" in capsys.readouterr().err
+    assert main(["crds", "check", "--directory", str(tmp_path / "none")]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (
+        "",
+        f"weir: {tmp_path / 'none'}: no such folder: name one with --directory\n",
+    )
+
+
+def test_a_file_that_cannot_be_read_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "inferadeployments.infera.amd.com.yaml"
+    file.write_bytes(b"\xff")
+    assert main(["crds", "check", "--directory", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"weir: cannot read {file}: no text\n"
 
 
 @pytest.mark.parametrize(

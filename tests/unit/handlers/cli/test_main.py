@@ -65,6 +65,27 @@ def test_words_that_make_no_command_are_a_mistake(
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "least"),
+    [
+        (["history", "--limit", "x"], 0),
+        (["history", "--limit", "-1"], 0),
+        (["dev", "--nodes", "1.5"], 1),
+        (["dev", "--pods-per-node", "0"], 1),
+    ],
+)
+def test_what_a_number_must_be_is_said(
+    words: list[str], least: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+
+    assert ended.value.code == 2
+    _, flag_, number = words
+    said = f"error: argument {flag_}: '{number}' must be a whole number of at least {least}\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_a_reader_that_closes_the_pipe_early_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from handlers.cli.queue import Group, Queue, troubles
 
 
-def told(**numbers: int) -> list[str]:
+def told(**numbers: Any) -> list[str]:
     group = Group(name="kubernetes", kinds=("inferadeployment",), **numbers)
     return troubles(Queue(groups=(group,), streams=(), leases=()))
 
