@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, known_as
 from bridge.telemetry import exposition, logger
 
 Check = Callable[[], str | None]
@@ -88,7 +88,7 @@ async def _listen(
         await web.TCPSite(runner, host, port).start()
     except OSError as exc:
         raise SettingsError(
-            f"WEIR_HTTP={given!r}: {exc.strerror or exc}; give another address, "
+            f"{known_as('http')}={given}: {exc.strerror or exc}; give another address, "
             f"port 0 for any free one, or `off`"
         ) from exc
     served_host, served_port = runner.addresses[0][:2]
@@ -100,7 +100,7 @@ def _address(text: str) -> tuple[str | None, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - TCP's last port
         raise SettingsError(
-            f"WEIR_HTTP={text!r}: must be `host:port`, `:port` for all addresses, or `off`"
+            f"{known_as('http')}={text}: must be `host:port`, `:port` for all addresses, or `off`"
         )
     return host.removeprefix("[").removesuffix("]") or None, int(port)
 

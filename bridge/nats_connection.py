@@ -14,13 +14,15 @@ import nats.errors
 from nats.aio.client import Client
 
 from bridge.jetstream import Bus, BusUnavailable
-from bridge.settings import Settings, SettingsError
+from bridge.settings import Settings, SettingsError, known_as
 from bridge.telemetry import logger
 
 CONNECT_SECONDS = 2
 RECONNECT_WAIT_SECONDS = 0.25
 PING_SECONDS = 5
 PINGS_OUTSTANDING_MAX = 2
+FILES = ("nats_creds", "nats_ca", "nats_cert", "nats_key")
+"""Settings that name a file."""
 
 log = logger(__name__)
 
@@ -84,7 +86,8 @@ async def connect_nats(
         await _close(client)
         raise BusUnavailable(ups.text) from exc
     except (nats.errors.Error, ValueError) as exc:
-        raise SettingsError(f"WEIR_NATS_URL={ups.urls}: {exc}; use nats://HOST:PORT") from exc
+        named = known_as("nats_url")
+        raise SettingsError(f"{named}={ups.urls}: {exc}; use nats://HOST:PORT") from exc
     ups.has_connected = True
     try:
         yield ups.bus
@@ -128,12 +131,16 @@ async def _close(client: Client) -> None:
 
 
 def _credentials(settings: Settings) -> dict[str, Any]:
+    """Return who we are to NATS; raise SettingsError, naming the file, for what cannot be used."""
+    for field in FILES:
+        if path := getattr(settings, field):
+            try:
+                Path(path).read_bytes()
+            except OSError as exc:
+                reason = exc.strerror or exc
+                raise SettingsError(f"{known_as(field)}={path}: cannot be read: {reason}") from exc
     given: dict[str, Any] = {}
     if settings.nats_creds:
-        try:
-            Path(settings.nats_creds).read_bytes()
-        except OSError as exc:
-            raise SettingsError(f"cannot read the credentials of WEIR_NATS_CREDS: {exc}") from exc
         given["user_credentials"] = settings.nats_creds
     if settings.nats_ca or settings.nats_cert:
         try:
@@ -141,8 +148,7 @@ def _credentials(settings: Settings) -> dict[str, Any]:
             if settings.nats_cert:
                 context.load_cert_chain(settings.nats_cert, keyfile=settings.nats_key or None)
         except (OSError, ssl.SSLError) as exc:
-            raise SettingsError(
-                f"cannot read the certificates of WEIR_NATS_CA/CERT/KEY: {exc}"
-            ) from exc
+            names = ", ".join(known_as(field) for field in FILES[1:] if getattr(settings, field))
+            raise SettingsError(f"no certificates, or none that fit: {names}: {exc}") from exc
         given["tls"] = context
     return given

@@ -139,6 +139,11 @@ def flag(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
+def known_as(field: str) -> str:
+    """Return both names of a setting, for errors that are found after it was read."""
+    return f"{flag(field)} ({variable(field)})"
+
+
 def allowed(field: str) -> str:
     """Return what a setting may be, in words that follow "must be"."""
     import msgspec.inspect as msi  # noqa: PLC0415 - for help and errors only

@@ -136,10 +136,15 @@ async def _show(form: output.Format, bus: Bus) -> int:
 async def _watch(form: output.Format, bus: Bus) -> int:
     """Print the groups whenever they changed; return never, but by an error or Ctrl-C."""
     shown: Any = None
+    told: list[str] = []
     while True:
         queue = await read(bus)
-        told = troubles(queue)
-        seen = [msgspec.structs.replace(group, oldest=None) for group in queue.groups], told
+        found = troubles(queue)
+        for text in found:
+            if text not in told:
+                output.warn(text)
+        told = found
+        seen = [msgspec.structs.replace(group, oldest=None) for group in queue.groups]
         if seen != shown:
             shown = seen
             now = datetime.now(UTC)
@@ -147,8 +152,6 @@ async def _watch(form: output.Format, bus: Bus) -> int:
                 print(msgspec.json.encode(queue).decode(), flush=True)
             else:
                 print(f"{output.clock(now)}\n{group_table(queue, now)}\n", flush=True)
-            for text in told:
-                output.warn(text)
         await asyncio.sleep(WATCH_SECONDS)
 
 

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from bridge.nats_connection import connect_nats
+from bridge.settings import Settings
+from crds.inferadeployment import CONTRACT
 from crds.kubernetes import DEPLOYMENT, ROLE_BINDING, Manifest
 from handlers.cli.devstack.weir import WeirProcess
+from handlers.cli.history import read
+from handlers.cli.target import Scope
 from tests.builders import a_small_deployment
 from tests.e2e.stage import Stage, uid
 from tests.faults import policies
@@ -30,6 +35,13 @@ def in_force(stage: Stage) -> Iterator[Any]:
     stage.cluster.kubectl("delete", "--wait=false", "-f-", document=created, check=False)
 
 
+async def _history_says(stage: Stage, *words: str) -> bool:
+    scope = Scope(kind=CONTRACT.kind.queue_name, namespace=stage.namespace, name="chat")
+    async with connect_nats(Settings(nats_url=stage.weir.nats.url), "cli") as bus:
+        attempts, _ = await read(bus, scope, limit=0)
+    return any(all(word in attempt.error for word in words) for attempt in attempts)
+
+
 async def test_a_child_that_a_policy_refuses_is_named_and_its_siblings_go_on(
     running: Stage, in_force: Any
 ) -> None:
@@ -44,6 +56,7 @@ async def test_a_child_that_a_policy_refuses_is_named_and_its_siblings_go_on(
     await running.says("chat", "Degraded", "True", "Refused", "chat-worker", "no GPUs for you")
     await eventually(lambda: len(running.children()) == 5)
     assert running.condition("chat", "Ready")["status"] == "False"
+    await eventually(lambda: _history_says(running, "Deployment chat-worker", "no GPUs for you"))
 
     running.cluster.kubectl("delete", "-f-", document=policy)
     await running.ready("chat", within_seconds=60)

@@ -59,27 +59,21 @@ def test_a_nats_without_our_streams_is_said_to_be_one(
     assert "Check --nats-url" in line
 
 
-@pytest.mark.parametrize(
-    ("variable", "said"),
-    [
-        ("WEIR_NATS_CREDS", "cannot read the credentials of WEIR_NATS_CREDS"),
-        ("WEIR_NATS_CA", "cannot read the certificates of WEIR_NATS_CA/CERT/KEY"),
-    ],
-)
+@pytest.mark.parametrize("variable", ["WEIR_NATS_CREDS", "WEIR_NATS_CA", "WEIR_NATS_KEY"])
 def test_a_file_that_cannot_be_read_is_a_mistake(
     variable: str,
-    said: str,
     queue: Queue,
     weir: Command,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(variable, str(tmp_path / "nowhere"))
+    path = tmp_path / "nowhere"
+    monkeypatch.setenv(variable, str(path))
 
     answer = weir("queue", queue.url)
 
     assert (answer.code, answer.out) == (2, "")
-    assert said in answer.err
+    assert f"({variable})={path}: cannot be read: No such file or directory" in answer.err
 
 
 GUARDED = """\

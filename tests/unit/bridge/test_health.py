@@ -72,7 +72,7 @@ async def test_off_serves_nothing() -> None:
 
 @pytest.mark.parametrize("http", ["8080", "localhost", "localhost:", ":http", ":70000", ""])
 async def test_an_address_that_is_none_is_refused_with_the_remedy(http: str) -> None:
-    with pytest.raises(SettingsError, match=r"WEIR_HTTP=.*must be `host:port`"):
+    with pytest.raises(SettingsError, match=r"--http \(WEIR_HTTP\)=.*must be `host:port`"):
         async with serve_health(Settings(http=http), {}):
             pass
 
