@@ -157,8 +157,8 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
 
     A message that merely counts on is none. A False condition that was not there before is none
     either, but for Ready: that nothing is degraded is no news. Of conditions that change for one
-    reason one is told, Ready before all others; a recovery is told by Ready alone, and that
-    nothing is under way any more by nobody.
+    reason one is told, but for warnings, and Ready before all others: its message holds theirs.
+    The end of one is told where nothing else is, and that nothing is under way any more never.
     """
     old = {condition.get("type"): condition for condition in _listed(before)}
     changed: list[Transition] = []
@@ -172,7 +172,7 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
         is_end = status == "False" and type_ != READY
         if is_end and (former is None or type_ == PROGRESSING or changed):
             continue
-        if any(told.reason == reason for told in changed):
+        if type_ != WARNING and any(told.reason == reason for told in changed):
             continue
         changed.append(
             Transition(

@@ -162,6 +162,14 @@ def test_conditions_that_change_for_one_reason_are_told_once_and_others_besides(
     assert [c.type for c in transitions(before, other)] == ["Ready", "Degraded"]
 
 
+def test_a_warning_is_told_whatever_else_has_its_reason() -> None:
+    before = status_of(holds(Reason.ALL_READY))
+    after = status_of(
+        fails(Reason.NOT_SERVED_YET, "gaie"), holds(Reason.NOT_SERVED_YET, "left", WARNING)
+    )
+    assert [c.message for c in transitions(before, after)] == ["gaie", "left"]
+
+
 def test_two_conditions_that_say_the_same_are_told_once() -> None:
     both = status_of(
         fails(Reason.INVALID_SPEC, "no image"),
