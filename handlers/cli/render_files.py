@@ -22,6 +22,7 @@ from handlers.cli.output import CommandError
 EXTENSIONS: Final = (".json", ".yaml", ".yml")
 BYTES_MAX: Final = 16 << 20
 DEPTH_MAX: Final = 100
+_TOO_DEEP: Final = f"nested more than {DEPTH_MAX} levels deep"
 VALUES_MAX: Final = 200_000
 """Aliases can make a page of YAML as large as one likes; this much is read of one document."""
 
@@ -121,10 +122,13 @@ def _parsed(source: str, text: str) -> Iterator[Document]:
     """Yield the documents that are not empty."""
     if text.lstrip().startswith("{"):
         try:
-            yield Document(source=source, number=1, data=_json(text), lines={})
+            data = _json(text)
         except (ValueError, RecursionError):
             pass  # YAML may begin like this too, and says better what is wrong
         else:
+            if _is_too_deep(data):
+                raise CommandError(f"{source}, document 1: is {_TOO_DEEP}")
+            yield Document(source=source, number=1, data=data, lines={})
             return
     loader = _Loader(text)
     number = 0
@@ -193,6 +197,20 @@ _Loader.add_implicit_resolver(
 )
 
 
+def _is_too_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(DEPTH_MAX + 1):
+        if not level:
+            return False
+        level = [
+            item
+            for value in level
+            if isinstance(value, dict | list)
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+    return bool(level)
+
+
 class _Values:
     """Plain data from the nodes of one document, with the line of every value."""
 
@@ -204,7 +222,7 @@ class _Values:
         """Return what a node holds."""
         self._lines[path] = node.start_mark.line + 1
         if len(path) > DEPTH_MAX:
-            raise _error(node, f"is nested more than {DEPTH_MAX} levels deep")
+            raise _error(node, f"is {_TOO_DEEP}")
         if len(self._lines) > VALUES_MAX:
             raise _error(node, f"holds more than {VALUES_MAX:,} values")
         match node:

@@ -83,6 +83,7 @@ def test_anchors_and_merges_work(file: Path) -> None:
         ("a: 1\na: 2\n", "line 2, column 1: 'a' stands twice in one object"),
         ('{"a": 1, "a": 2}', "'a' stands twice in one object"),
         ("a: &a [*a]\n", "nested more than 100 levels deep"),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "nested more than 100 levels deep"),
         ("[" * 2000, "document 1"),
         ("a: !!binary aGk=\n", "tag:yaml.org,2002:binary is no type that JSON has"),
         ("a: !!python/name:os.system x\n", "is no type that JSON has"),
