@@ -17,9 +17,9 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bridge.kube_config import load_configuration, ssl_context
+from bridge.kube_config import Access, load_access
 from bridge.kube_errors import ERROR_TEXT_MAX, NotFound, Unavailable, error_of
-from bridge.kube_library import ConfigException, Configuration
+from bridge.kube_library import ConfigException
 from bridge.settings import Settings, SettingsError
 from bridge.telemetry import METRICS
 from crds.kind import Kind
@@ -42,14 +42,12 @@ MERGE_PATCH = "application/merge-patch+json"
 class Kube:
     """The API server, for one process."""
 
-    def __init__(
-        self, configuration: Configuration, user_agent: str, *, is_dry: bool = False
-    ) -> None:
+    def __init__(self, access: Access, user_agent: str, *, is_dry: bool = False) -> None:
         """Take a loaded configuration; no request is made. Where `is_dry`, nothing is stored."""
-        self._configuration = configuration
+        self._configuration = access.configuration
         self.is_dry = is_dry
-        self._base = str(configuration.host).rstrip("/")
-        self._tls = ssl_context(configuration)
+        self._base = str(self._configuration.host).rstrip("/")
+        self._tls = access.context
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             headers={"User-Agent": user_agent},
@@ -295,11 +293,11 @@ class Kube:
         if status != UNAUTHORIZED or now < self._renewed_at + RENEW_SECONDS:
             return
         self._renewed_at = now
-        with contextlib.suppress(SettingsError, OSError):
-            configuration = await load_configuration()
-            self._tls = ssl_context(configuration)
-            self._configuration = configuration
-            self._base = str(configuration.host).rstrip("/")
+        with contextlib.suppress(SettingsError):
+            access = await load_access()
+            self._tls = access.context
+            self._configuration = access.configuration
+            self._base = str(self._configuration.host).rstrip("/")
 
     async def _authorization(self) -> dict[str, str]:
         """Return the Authorization header, refreshed where the configuration says how."""
@@ -319,9 +317,8 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
     Under `settings.dry_run` no write of the client is stored, whoever asks for it.
     Raises SettingsError when there is no configuration.
     """
-    configuration = await load_configuration()
     user_agent = f"weir-{component}/{VERSION} ({settings.identity})"
-    kube = Kube(configuration, user_agent, is_dry=settings.dry_run)
+    kube = Kube(await load_access(), user_agent, is_dry=settings.dry_run)
     try:
         yield kube
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import time
@@ -36,7 +37,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--run-dir",
         type=Path,
-        help="keep data, logs and kubeconfigs there (default: a directory that is removed)",
+        help="keep data, logs and kubeconfigs in this new or empty folder "
+        "(default: one that is removed)",
     )
     parser.add_argument(
         "--nodes", type=output.whole_number(1), default=10, help="GPU nodes (default: 10)"
@@ -52,15 +54,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the stack; 1 with a line of reason when it cannot, or when the demo fails."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    directory: Path | None = arguments.run_dir and arguments.run_dir.absolute()
+    if directory is not None and (reason := _unusable(directory)):
+        print(f"weir: --run-dir {directory} {reason}", file=sys.stderr)
+        return 2
+    # SIGINT too: a script's shell starts what it puts into the background with that one ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    fleet = Fleet(nodes=arguments.nodes, pods_per_node=arguments.pods_per_node)
     stack: Stack | None = None
     try:
-        stack = Stack(
-            os.environ,
-            directory=arguments.run_dir,
-            fleet=Fleet(nodes=arguments.nodes, pods_per_node=arguments.pods_per_node),
-        )
+        stack = Stack(os.environ, directory=directory, fleet=fleet)
         stack.start()
         if arguments.demo:
             demo.show(stack)
@@ -72,13 +76,31 @@ def run(arguments: argparse.Namespace) -> int:
             _print_logs(stack)
         return 1
     except KeyboardInterrupt:
-        print("\nweir: ending everything ...", file=sys.stderr)
-        return 0 if not arguments.demo else 130
+        print("\nweir: ending everything ...", file=sys.stderr, flush=True)
+        if stack is not None:
+            stack.stop()
+        kept = f"; data and logs are in {directory}" if directory else ""
+        print(f"weir: nothing is left running{kept}", file=sys.stderr)
+        return 130 if arguments.demo else 0
     finally:
         if stack is not None:
             stack.stop()
     print("\nNothing is left running. `make dev` keeps the same stack for you to try.")
     return 0
+
+
+def _unusable(directory: Path) -> str:
+    """Return what is wrong with a folder for a run, and what to do; make it where nothing is."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        used = any(directory.iterdir())
+    except OSError as exc:
+        return f"cannot be used: {exc.strerror}; name a folder that you can make and write"
+    if used:  # with the data of another run, under other certificates and tokens
+        return "is not empty: name a new folder, or remove what an earlier run left there"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return "cannot be written; name a folder that can"
+    return ""
 
 
 def _keep(stack: Stack) -> None:
@@ -111,13 +133,17 @@ def _summary(stack: Stack) -> str:
 {table}
 
 In another terminal:
-  export PATH={Path(sys.executable).parent}:$PATH
-  export KUBECONFIG={stack.cluster.kubeconfig()} WEIR_NATS_URL={stack.nats_url}
-  kubectl apply -f {demo.example()}
+  export PATH={_quoted(Path(sys.executable).parent)}:$PATH
+  export KUBECONFIG={_quoted(stack.cluster.kubeconfig())} WEIR_NATS_URL={_quoted(stack.nats_url)}
+  kubectl apply -f {_quoted(demo.example())}
   kubectl get idep,deployments,services,pods -n {demo.NAMESPACE}
   weir history inferadeployment {demo.NAMESPACE}/{demo.NAME}
 
 Ctrl-C ends everything."""
+
+
+def _quoted(value: object) -> str:
+    return shlex.quote(str(value))
 
 
 def _print_logs(stack: Stack) -> None:

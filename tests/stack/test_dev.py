@@ -35,11 +35,18 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
+IN_THE_BACKGROUND = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""How a script's shell starts a command with `&`: it ignores Ctrl-C."""
+
+
 @contextmanager
 def weir_dev(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     with (directory.with_suffix(".out")).open("w+") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "handlers", "dev", f"--run-dir={directory}", *arguments],
+            [
+                *IN_THE_BACKGROUND,
+                *(sys.executable, "-m", "handlers", "dev", f"--run-dir={directory}", *arguments),
+            ],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -55,6 +62,20 @@ def weir_dev(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]
                 process.wait()
 
 
+def assert_what_it_prints_works(output: str) -> None:
+    """The exports of the summary, typed into a shell, lead kubectl to the cluster."""
+    exports = [line for line in output.splitlines() if line.startswith("  export ")]
+    asked = subprocess.run(
+        ["/bin/sh", "-c", "\n".join([*exports, "kubectl get nodes -o name"])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert asked.stdout.split() == ["node/gpu-1", "node/gpu-2"], asked.stderr
+
+
 def output_of(directory: Path) -> str:
     return directory.with_suffix(".out").read_text()
 
@@ -63,7 +84,7 @@ def output_of(directory: Path) -> str:
 async def test_weir_dev_leaves_no_process_when_it_is_ended(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
+    run = tmp_path / "a run"
     with weir_dev(run, "--nodes=2") as process:
 
         def is_up() -> bool:
@@ -72,6 +93,7 @@ async def test_weir_dev_leaves_no_process_when_it_is_ended(
 
         await eventually(is_up, within_seconds=60)
         assert len(processes_of(run)) >= 8
+        assert_what_it_prints_works(output_of(run))
         process.send_signal(number)
         code = process.wait(PATIENCE_SECONDS)
 
@@ -82,6 +104,8 @@ async def test_weir_dev_leaves_no_process_when_it_is_ended(
     await eventually(left)
     assert code == (-signal.SIGKILL if number is signal.SIGKILL else 0)
     assert (run / "audit.log").exists()
+    if number is not signal.SIGKILL:
+        assert f"weir: nothing is left running; data and logs are in {run}" in output_of(run)
 
 
 async def test_the_demo_ends_with_a_ready_resource_and_leaves_nothing(tmp_path: Path) -> None:

@@ -141,6 +141,19 @@ def test_a_go_that_fails_is_quoted_in_one_line(tmp_path: Path) -> None:
     assert str(caught.value) == "`go build -o` failed with 2: no route"
 
 
+def test_go_finds_its_caches_where_no_home_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = a_go(tmp_path, '[ "$1" = env ] && echo go1.99.0 && exit 0\n[ -d "$HOME" ]')
+    monkeypatch.delenv("HOME")
+
+    def build(go: Go, folder: Path) -> None:
+        go.run("build")
+        make_tool(go, folder)
+
+    assert (install(a_package(build), environment, unheard) / "tool").exists()
+
+
 def test_a_cache_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) -> None:
     environment = a_go(tmp_path)
     (tmp_path / "cache").write_text("a file")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from handlers.cli.devstack import locate
-from handlers.cli.devstack.install import ETCD, KUBERNETES, folder_of
+from handlers.cli.devstack import locate, versions
+from handlers.cli.devstack.install import ETCD, KUBERNETES, KWOK, folder_of
 from handlers.cli.devstack.weir import REPOSITORY
 
 ALL = [locate.CONTROL_PLANE, locate.NATS, locate.ETCD_SERVICE]
@@ -114,10 +114,28 @@ def test_the_locator_says_in_one_line_what_is_missing_and_how_to_get_it(tmp_path
     with pytest.raises(locate.MissingBackend) as caught:
         locate.locate(locate.CONTROL_PLANE, bare(tmp_path), docker_answers=no_docker)
 
-    text = str(caught.value)
-    assert "\n" not in text
-    assert "Go >= 1.26 is needed" in text
-    assert "KUBEBUILDER_ASSETS" in text
+    assert str(caught.value) == (
+        f"a Kubernetes control plane is missing: Go >= 1.26 is needed to build "
+        f"etcd {versions.ETCD}, kubernetes {versions.KUBERNETES}, kwok {versions.KWOK}: "
+        f"install it, or have the programs in the folder KUBEBUILDER_ASSETS or on PATH: "
+        f"etcd (>= 3.5); kube-apiserver, kube-controller-manager, kube-scheduler (>= 1.34); "
+        f"kwok (>= 0.8)"
+    )
+
+
+def test_five_programs_are_a_control_plane(tmp_path: Path) -> None:
+    assets = tmp_path / "assets"
+    programs = {
+        name: a_program(assets, name, "99.0.0")
+        for package in (ETCD, KUBERNETES, KWOK)
+        for name in package.files
+    }
+    assert len(programs) == 5
+
+    environment = bare(tmp_path, KUBEBUILDER_ASSETS=str(assets))
+
+    found = locate.locate(locate.CONTROL_PLANE, environment, docker_answers=no_docker)
+    assert found == programs
 
 
 def test_weir_dev_on_a_bare_machine_says_one_line_and_ends_with_1(tmp_path: Path) -> None:

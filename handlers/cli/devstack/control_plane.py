@@ -20,7 +20,7 @@ from msgspec import Struct
 from handlers.cli.devstack import access
 from handlers.cli.devstack.cluster import Cluster, role_binding
 from handlers.cli.devstack.etcd import Etcd
-from handlers.cli.devstack.fleet import Fleet, nodes, storage_class
+from handlers.cli.devstack.fleet import STAGES, Fleet, nodes, storage_class
 from handlers.cli.devstack.loopback import read
 from handlers.cli.devstack.process import (
     POLL_SECONDS,
@@ -48,8 +48,6 @@ class Binaries(Struct, frozen=True, kw_only=True):
     kube_controller_manager: Path
     kube_scheduler: Path
     kwok: Path
-    kwok_stages: Path
-    """KWOK's stages, as one YAML file."""
     kubectl: Path
 
 
@@ -261,7 +259,7 @@ class ControlPlane(Cluster):
             [
                 str(self.binaries.kwok),
                 f"--kubeconfig={self.kubeconfig(access.FLEET)}",
-                f"--config={self.binaries.kwok_stages}",
+                f"--config={STAGES}",
                 "--manage-all-nodes",
                 "--node-lease-duration-seconds=40",
                 "--cidr=10.128.0.0/12",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,19 @@ def _wait(reached: Callable[[], bool], within_seconds: float, what: str, cluster
 
 
 def _progress(cluster: Cluster) -> str:
-    status = _resource(cluster).get("status", {})
-    services = ", ".join(
+    return progress(_resource(cluster).get("status", {}), _children(cluster))
+
+
+def progress(status: dict[str, Any], found: Sequence[str]) -> str:
+    """Return in a line how far a resource is; `found` are its objects, as `kubectl -o name`."""
+    pods = sum(name.startswith("pod/") for name in found)
+    ready = ", ".join(
         f"{name} {service.get('readyReplicas', 0)}/{service.get('replicas', 0)}"
         for name, service in sorted(status.get("services", {}).items())
     )
-    children = _children(cluster)
-    return f"{status.get('state', 'no status yet')}: {len(children)} children; {services}"
+    state = status.get("state", "no status yet")
+    counted = f"{len(found) - pods} children and {pods} pods of theirs"
+    return f"{state}: {counted}; ready: {ready or 'none'}"
 
 
 def _is_ready(resource: dict[str, Any]) -> bool:
@@ -115,7 +122,7 @@ def _children(cluster: Cluster) -> list[str]:
 def _show(cluster: Cluster, *arguments: str) -> None:
     """Print a kubectl command and what it answers."""
     short = ["..." if argument == _CONDITIONS else argument for argument in arguments]
-    print(f"\n$ kubectl {' '.join(short)}", flush=True)
+    print(f"\n$ kubectl {shlex.join(short)}", flush=True)
     done = cluster.kubectl(*arguments)
     print((done.stdout + done.stderr).strip(), flush=True)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+STAGES = Path(__file__).with_name("stages.yaml")
+"""What KWOK makes of nodes, pods and volumes."""
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
 
 

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,13 +58,14 @@ class Go:
         self.command = command
         self.work = work
         self.log = work / "build.log"
+        # Its scratch files go with the folder, also when it is killed.
+        self.environment = {**os.environ, "CGO_ENABLED": "0", "GOTMPDIR": str(work)}
+        if not self.environment.get("HOME"):  # Go looks for its caches nowhere else
+            self.environment["HOME"] = str(_home())
 
     def run(self, *arguments: str, directory: Path | None = None, into: Path | None = None) -> None:
         """Run go; raise InstallError with the last line of its output when it fails."""
-        # Its scratch files go with the folder, also when it is killed.
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOTMPDIR": str(self.work)}
-        if into is not None:
-            environment["GOBIN"] = str(into)
+        environment = self.environment if into is None else self.environment | {"GOBIN": str(into)}
         process = Process(
             "go",
             [str(self.command), *arguments],
@@ -88,6 +89,7 @@ class Go:
         done = subprocess.run(  # noqa: S603 - the go command
             [str(self.command), "mod", "download", "-json", f"{name}@v{version}"],
             cwd=self.work,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -104,7 +106,17 @@ class Go:
 def cache_directory(environment: Mapping[str, str]) -> Path:
     """Return the project's own cache: WEIR_CACHE_DIR, else `~/.cache/weir`."""
     given = environment.get("WEIR_CACHE_DIR")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "weir"
+    return Path(given).expanduser() if given else _home() / ".cache" / "weir"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as exc:
+        raise InstallError(
+            "this user has no home folder, where WEIR_CACHE_DIR and Go's caches are by default: "
+            "set HOME to a folder that can be written and has 5 GB free"
+        ) from exc
 
 
 def folder_of(package: Package, cache: Path) -> Path:
@@ -125,7 +137,7 @@ def install(package: Package, environment: Mapping[str, str], tell: Say = say) -
         cache.mkdir(parents=True, exist_ok=True)
         with _lock(cache / f"{folder.name}.lock", package, tell):
             if not folder.exists():
-                _build(package, folder, find_go(package, environment), tell)
+                _build(package, folder, find_go([package], environment), tell)
     except OSError as exc:
         raise InstallError(
             f"{package.name} cannot be put into {cache}: {exc.strerror}; set WEIR_CACHE_DIR to a "
@@ -134,13 +146,18 @@ def install(package: Package, environment: Mapping[str, str], tell: Say = say) -
     return folder
 
 
-def find_go(package: Package, environment: Mapping[str, str]) -> Path:
-    """Return the go command; raise InstallError when there is none, or it is too old."""
+def find_go(packages: Sequence[Package], environment: Mapping[str, str]) -> Path:
+    """
+    Return the go command that can build the packages.
+
+    Raises InstallError with all that is missing, at once, when there is none, or it is too old.
+    """
     found = shutil.which("go", path=environment.get("PATH"))
+    builds = ", ".join(f"{package.name} {package.version}" for package in packages)
+    programs = "; ".join(f"{', '.join(p.files)} (>= {p.oldest})" for p in packages)
     remedy = (
-        f"Go >= {versions.GO_OLDEST} is needed to build {package.name} {package.version}: "
-        f"install it, or point KUBEBUILDER_ASSETS or PATH at the programs "
-        f"{', '.join(package.files)}"
+        f"Go >= {versions.GO_OLDEST} is needed to build {builds}: install it, or have the programs "
+        f"in the folder KUBEBUILDER_ASSETS or on PATH: {programs}"
     )
     if found is None:
         raise InstallError(remedy)
@@ -255,18 +272,6 @@ def _build_kwok(go: Go, folder: Path) -> None:
     )
 
 
-def _copy_kwok_stages(go: Go, folder: Path) -> None:
-    """Join the stages that make nodes and pods Ready, and volumes Bound, at once; and end them."""
-    stages = Path(go.module("sigs.k8s.io/kwok", versions.KWOK)["Dir"]) / "kustomize" / "stage"
-    files = [
-        *sorted((stages / "pod" / "fast").glob("pod-*.yaml")),
-        *sorted((stages / "node" / "fast").glob("node-*.yaml")),
-        *sorted((stages / "node" / "heartbeat").glob("node-*.yaml")),
-        *sorted((stages / "volume" / "fast").glob("pv*.yaml")),
-    ]
-    (folder / "stages.yaml").write_text("\n---\n".join(path.read_text() for path in files))
-
-
 def _build_nats_server(go: Go, folder: Path) -> None:
     go.run(
         "install",
@@ -301,14 +306,6 @@ KWOK = Package(
     files=("kwok",),
     takes="about 1 min",
     build=_build_kwok,
-)
-KWOK_STAGES = Package(
-    name="kwok-stages",
-    version=versions.KWOK,
-    oldest=versions.KWOK_OLDEST,
-    files=("stages.yaml",),
-    takes="a few seconds",
-    build=_copy_kwok_stages,
 )
 NATS_SERVER = Package(
     name="nats-server",

@@ -27,11 +27,11 @@ from handlers.cli.devstack.install import (
     ETCD,
     KUBERNETES,
     KWOK,
-    KWOK_STAGES,
     NATS_SERVER,
     InstallError,
     Package,
     cache_directory,
+    find_go,
     folder_of,
     install,
 )
@@ -74,14 +74,14 @@ class Service(Struct, frozen=True, kw_only=True):
 CONTROL_PLANE = Service(
     name="a Kubernetes control plane",
     variable="WEIR_TEST_KUBECONFIG",
-    packages=(ETCD, KUBERNETES, KWOK, KWOK_STAGES),
+    packages=(ETCD, KUBERNETES, KWOK),
     image=versions.K3S_IMAGE,
     image_variable="WEIR_TEST_K3S_IMAGE",
 )
 FLEET = Service(
     name="KWOK, which simulates the fleet,",
     variable="WEIR_TEST_KUBECONFIG",
-    packages=(KWOK, KWOK_STAGES),
+    packages=(KWOK,),
     image="",
     image_variable="",
 )
@@ -135,17 +135,16 @@ def locate(
 
 def installed(service: Service, environment: Mapping[str, str], tell: Say = say) -> Files:
     """Return the service's programs, building those that are not there."""
-    files: dict[str, Path] = {}
-    for package in service.packages:
-        try:
-            found = find(package, environment)
-            if found is None:
-                folder = install(package, environment, tell)
-                found = {name: folder / name for name in package.files}
-        except InstallError as exc:
-            raise MissingBackend(f"{service.name} is missing: {exc}") from exc
-        files |= found
-    return files
+    try:
+        found = {package: find(package, environment) for package in service.packages}
+        if missing := [package for package, files in found.items() if files is None]:
+            find_go(missing, environment)  # one that is not there names all that it had to build
+        for package in missing:
+            folder = install(package, environment, tell)
+            found[package] = {name: folder / name for name in package.files}
+    except InstallError as exc:
+        raise MissingBackend(f"{service.name} is missing: {exc}") from exc
+    return {name: path for files in found.values() for name, path in (files or {}).items()}
 
 
 def find_all(packages: tuple[Package, ...], environment: Mapping[str, str]) -> Files | None:
@@ -245,6 +244,5 @@ def control_plane_binaries(files: Files, environment: Mapping[str, str]) -> Bina
         kube_controller_manager=files["kube-controller-manager"],
         kube_scheduler=files["kube-scheduler"],
         kwok=files["kwok"],
-        kwok_stages=files["stages.yaml"],
         kubectl=kubectl(environment),
     )

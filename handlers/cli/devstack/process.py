@@ -253,7 +253,8 @@ def reserve_port() -> int:
     Return a loopback port that is free now and that no other run of Weir will take.
 
     A lock file per port is held until this process ends: its server may be killed and started
-    again, and the port must still be there.
+    again, and the port must still be there. The files themselves stay, empty: one that is removed
+    while another run has it open would be locked by both.
     """
     locks = Path(tempfile.gettempdir()) / f"weir-ports-{os.getuid()}"
     locks.mkdir(mode=0o700, exist_ok=True)

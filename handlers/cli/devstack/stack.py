@@ -14,7 +14,7 @@ from handlers.cli.devstack.borrowed import BorrowedCluster
 from handlers.cli.devstack.cluster import Cluster
 from handlers.cli.devstack.containers import run_k3s, run_nats
 from handlers.cli.devstack.control_plane import ControlPlane
-from handlers.cli.devstack.fleet import Fleet, nodes, storage_class
+from handlers.cli.devstack.fleet import STAGES, Fleet, nodes, storage_class
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.process import Process, remove_directory, run_directory
 from handlers.cli.devstack.progress import Say, say
@@ -142,7 +142,7 @@ class Stack:
             [
                 str(kwok["kwok"]),
                 f"--kubeconfig={lent.kubeconfig()}",
-                f"--config={kwok['stages.yaml']}",
+                f"--config={STAGES}",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
                 "--node-lease-duration-seconds=40",
             ],

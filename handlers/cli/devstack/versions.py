@@ -11,7 +11,8 @@ ETCD_OLDEST = "3.5"
 """`--unsafe-no-fsync` came with 3.5."""
 
 KWOK = "0.8.0"
-KWOK_OLDEST = "0.7"
+KWOK_OLDEST = "0.8"
+"""Stages that apply other objects, which volumes are made by, came with 0.8."""
 
 NATS_SERVER = "2.15.2"
 NATS_SERVER_OLDEST = "2.12"

@@ -18,7 +18,7 @@ Setting = str | int | float
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 READY_SECONDS = 40.0
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SYSTEMROOT")
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "SSL_CERT_FILE", "SYSTEMROOT")
 """All that a process of Weir gets of our environment, so that no test depends on it."""
 
 
@@ -58,6 +58,9 @@ class WeirProcess(Process):
         everything = {key: os.environ[key] for key in PASSED_ON if key in os.environ}
         everything |= {variable(field): str(value) for field, value in given.items()}
         everything["KUBECONFIG"] = str(kubeconfig)
+        scratch = directory / "tmp"  # gone with the run, whatever a killed process leaves there
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        everything["TMPDIR"] = str(scratch)
         everything |= environment or {}
         super().__init__(
             name,

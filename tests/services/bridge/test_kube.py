@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import yaml
 
 from bridge.kube import Kube, connect_kube
 from bridge.kube_errors import (
@@ -27,8 +29,10 @@ from crds.kind import Kind
 from crds.kubernetes import SERVICE_ACCOUNT
 from handlers.cli.devstack import access
 from handlers.cli.devstack.cluster import Cluster
+from handlers.cli.devstack.control_plane import ControlPlane
 from tests.faults.dead_port import dead_port
 from tests.stack.eventually import PATIENCE_SECONDS
+from tests.stack.runs import a_run, line_of
 
 STRANGER = "stranger"  # a token that nobody gave out
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
@@ -292,3 +296,37 @@ async def test_a_configuration_that_is_none_is_told_with_its_remedy(
     with pytest.raises(SettingsError, match="KUBECONFIG"):
         async with connect_kube(Settings(), "bridge"):
             pytest.fail("connected to nobody")
+
+
+async def test_a_killed_process_leaves_no_file_of_the_certificates_and_keys_of_its_kubeconfig(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    pki = control_plane.directory / "pki"
+    config = yaml.safe_load(control_plane.kubeconfig().read_text())
+    for field, name in (("client-certificate", "crt"), ("client-key", "key")):
+        pem = (pki / f"apiserver.{name}").read_bytes()
+        config["users"][0]["user"][f"{field}-data"] = base64.b64encode(pem).decode()
+    path, scratch = tmp_path / "config", tmp_path / "tmp"
+    path.write_text(yaml.safe_dump(config))
+    scratch.mkdir()
+
+    script = f"""
+        import asyncio, os, time
+        os.environ |= {{"KUBECONFIG": {str(path)!r}, "TMPDIR": {str(scratch)!r}}}
+        from bridge.kube_config import load_access
+        async def main():
+            open_files = set()
+            for _ in range(3):  # as it is read again when a token is refused
+                access = await load_access()
+                open_files.add(len(os.listdir("/dev/fd")))
+            print(len(open_files), access.configuration.cert_file, flush=True)
+            time.sleep(600)
+        asyncio.run(main())
+    """
+    with a_run(script) as run:
+        counts, certificate = line_of(run).split()
+        run.kill()
+
+    assert certificate.startswith(str(scratch))
+    assert counts == "1"
+    assert list(scratch.iterdir()) == []
