@@ -11,8 +11,8 @@ import yaml
 
 ENOUGH = """
 import asyncio, sys
-from bridge.kube_config import load_configuration
-configuration = asyncio.run(load_configuration())
+from bridge.kube_config import load_access
+configuration = asyncio.run(load_access()).configuration
 print(configuration.host, asyncio.run(configuration.get_api_key_with_prefix("BearerToken")))
 print(*sorted(name for name in sys.modules if name.startswith("kubernetes_asyncio.client")))
 """
