@@ -1,5 +1,7 @@
 """
-Dead letters: what an object's last failure was, kept until it succeeds or is driven again.
+Dead letters: what an object's last failure was.
+
+One is kept until its object succeeds, is edited or is driven again, and for 30 days at most.
 
 A dead letter is told four times: in WEIR_DEAD (this file), in the resource's status and an Event
 (quarantine.py) and in a metric (attempt.py).

@@ -70,9 +70,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "history",
         help="show what was done to a resource, by whom, why, and how it ended",
         description="Show the reconciles that changed or tried to change something, the newest "
-        "last: of one resource, of a kind, or of all. They are kept for seven days.",
-        epilog="An attempt whose end is not recorded is `running` while its handler holds the "
-        "resource's lease, else `unfinished`: its handler died or was cut off.",
+        "last: of one resource, of a kind, or of all. Records are kept for seven days; of one "
+        "resource the newest 1,000 (two per reconcile), and 512 MiB of them in all.",
+        epilog="Writes are `create`, `apply`, `own` (fields become ours before an apply could "
+        "drop them), `fence` (a child at rest gets another resourceVersion after a death), "
+        "`delete`, `status` and `event`. An attempt whose end is not recorded is `running` while "
+        "its handler holds the resource's lease, else `unfinished`: its handler died or was cut "
+        "off.",
     )
     add_target(parser, of_list=True)
     parser.add_argument(
