@@ -263,3 +263,26 @@ async def test_a_volume_claim_is_bound_so_that_stateful_sets_run(
         return int(seen["status"].get("readyReplicas", 0))
 
     assert await eventually(ready_replicas) == 1
+
+
+async def test_a_job_whose_pod_has_a_sidecar_completes(
+    cluster: Cluster, namespace: str, kubectl: Kubectl
+) -> None:
+    pod = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": "sidecar", "image": "none", "restartPolicy": "Always"}],
+        "containers": [{"name": "main", "image": "none"}],
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job"},
+        "spec": {"template": {"spec": pod}},
+    }
+    kubectl("create", "-n", namespace, "-f", "-", document=job)
+
+    def succeeded() -> int:
+        seen = cluster.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/job")
+        return int(seen["status"].get("succeeded", 0))
+
+    assert await eventually(succeeded) == 1
