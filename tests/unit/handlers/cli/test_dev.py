@@ -6,6 +6,7 @@ import pytest
 
 from handlers.__main__ import main
 from handlers.cli.devstack.demo import progress
+from handlers.cli.devstack.weir import WeirProcess
 
 
 def refusal_of(directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -50,3 +51,18 @@ def test_the_demo_says_what_it_counts() -> None:
         "pending: 2 children and 1 pods of theirs; ready: server 0/0, worker 1/2"
     )
     assert progress({}, []) == "no status yet: 0 children and 0 pods of theirs; ready: none"
+
+
+def test_what_a_process_of_weir_leaves_in_its_temp_folder_goes_with_the_run(tmp_path: Path) -> None:
+    process = WeirProcess(
+        "bridge",
+        "bridge",
+        directory=tmp_path,
+        kubeconfig=tmp_path / "kubeconfig",
+        nats_url="nats://127.0.0.1:4222",
+        settings={},
+    )
+
+    assert process.environment is not None
+    assert process.environment["TMPDIR"] == str(tmp_path / "tmp")
+    assert (tmp_path / "tmp").is_dir()
