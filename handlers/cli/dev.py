@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nweir: ending everything ...", file=sys.stderr, flush=True)
         if stack is not None:
-            stack.stop()
+            stack.stop()  # before it is said
         kept = f"; data and logs are in {directory}" if directory else ""
         print(f"weir: nothing is left running{kept}", file=sys.stderr)
         return 130 if arguments.demo else 0
