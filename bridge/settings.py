@@ -157,6 +157,8 @@ def allowed(field: str) -> str:
             return f"a whole number {_range(least, None, most)}"
         case msi.FloatType(ge=least, gt=above, le=most):
             return f"a number {_range(least, above, most)}"
+        case msi.BoolType():
+            return "true or false"
         case _:
             return TEXT
 

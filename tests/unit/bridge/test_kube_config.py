@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.kube_config import load_configuration
+from bridge.kube_config import load_access
 from bridge.settings import SettingsError
 
 
@@ -22,14 +22,14 @@ async def test_a_file_that_does_not_exist_is_named(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", given)
     with pytest.raises(SettingsError) as refused:
-        await load_configuration()
+        await load_access()
     assert f"KUBECONFIG={given}: no such file" in str(refused.value)
 
 
 async def test_where_nothing_says_it_what_to_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(SettingsError) as refused:
-        await load_configuration()
+        await load_access()
     assert "~/.kube/config: no such file; set KUBECONFIG, or run in a pod" in str(refused.value)
 
 
@@ -42,6 +42,6 @@ async def test_a_file_that_is_no_configuration_is_named_in_one_line(
     for given in (file, tmp_path):
         monkeypatch.setenv("KUBECONFIG", str(given))
         with pytest.raises(SettingsError) as refused:
-            await load_configuration()
+            await load_access()
         assert f"KUBECONFIG={given}: " in str(refused.value)
         assert "\n" not in str(refused.value)

@@ -10,7 +10,12 @@ import pytest
 from bridge.settings import Settings, SettingsError, flag, read_settings, variable
 
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-NUMBERS = {name: value for name, value in DEFAULTS.items() if isinstance(value, int | float)}
+SWITCHES = [name for name, value in DEFAULTS.items() if isinstance(value, bool)]
+NUMBERS = {
+    name: value
+    for name, value in DEFAULTS.items()
+    if isinstance(value, int | float) and name not in SWITCHES
+}
 
 
 def test_nothing_given_is_the_defaults() -> None:
@@ -46,6 +51,14 @@ def test_every_setting_is_a_variable_and_a_flag_and_the_flag_wins(name: str) -> 
 def test_variables_are_named_as_the_documentation_says() -> None:
     assert variable("ack_wait_seconds") == "WEIR_ACK_WAIT_SECONDS"
     assert variable("nats_url") == "WEIR_NATS_URL"
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_is_true_or_false_and_nothing_else(name: str) -> None:
+    assert getattr(read_settings({variable(name): "true"}, {}), name) is True
+    assert getattr(read_settings({variable(name): "false"}, {}), name) is False
+    with pytest.raises(SettingsError, match=f"{variable(name)}=maybe: must be true or false"):
+        read_settings({variable(name): "maybe"}, {})
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "nan", "inf", "1e999", "1 s"])
