@@ -96,6 +96,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """While a resource is not ready it is looked at this often, at first."""
     not_ready_seconds_max: _Positive = 60.0
     """While it has not been ready for long, this often."""
+    rollouts_per_minute: Annotated[int, Meta(ge=1, le=1000)] = 10
+    """So many workloads a minute get new pods because Weir renders them anew; edits are free."""
     other_renderer_seconds: _Positive = 5.0
     """A handler older than an object's renderer gives it back for so long."""
     renderer_mark_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 60.0

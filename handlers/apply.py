@@ -63,6 +63,8 @@ class Child(Struct, frozen=True, kw_only=True):
     """Paths that the API server does not know and dropped."""
     is_left: bool = False
     """Another operator made it, and it is left as it is."""
+    waits: bool = False
+    """Its pods are to be replaced, and others' are this minute."""
 
 
 class Making(Struct, frozen=True, kw_only=True):
@@ -78,6 +80,8 @@ class Making(Struct, frozen=True, kw_only=True):
     yield_seconds: float
     held: Mapping[ChildName, Problem]
     """Children that were refused a moment ago: not tried again in this reconcile."""
+    may_roll_out: Callable[[], Awaitable[bool]]
+    """Whether pods may be replaced now that nobody asked to be; each True uses up a part."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -232,6 +236,9 @@ async def _bring_in_line(
     """Make an object that is ours as it is rendered, whoever wrote what of it."""
     if plan.is_left_as_it_is(live):
         return Child(name=name, live=live, is_left=True)
+    is_ours = plan.is_rollout_of_ours(manifest, live, making.owner, making.renderer)
+    if is_ours and not await making.may_roll_out():
+        return Child(name=name, live=live, waits=True)
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)

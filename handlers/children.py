@@ -46,6 +46,8 @@ class World(Struct, frozen=True, kw_only=True):
     identity: str
     newest_renderer: Callable[[str], Awaitable[int]]
     """The highest version that a live handler renders a kind (lower case) with."""
+    may_roll_out: Callable[[], Awaitable[bool]]
+    """Whether a workload that nobody edited may get new pods now."""
     paused: Callable[[], str] = str
     """Why nothing is to be written at all; empty while nobody paused everything."""
 
@@ -84,6 +86,7 @@ async def match_children(
         newest_renderer=partial(world.newest_renderer, handler.contract.kind.queue_name),
         yield_seconds=world.settings.other_renderer_seconds,
         held=held_children(state, metadata["uid"], metadata.get("generation", 0), time.time()),
+        may_roll_out=world.may_roll_out,
         is_birth=not event.children and not (resource.get("status") or {}),
     )
     children = await make_all(making, wanted.rendering.children)

@@ -68,6 +68,8 @@ class Reason(StrEnum):
     """Move the settings into extraPodSpec, or remove them."""
     IMMUTABLE_FIELD = "ImmutableField"
     """Undo the edit, or delete the child so that it is made anew."""
+    ROLLOUT_WAITS = "RolloutWaits"
+    """Wait: this version of Weir replaces the pods of so many workloads a minute."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
     PAUSED = "Paused"

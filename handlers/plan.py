@@ -165,6 +165,34 @@ def must_recreate(manifest: Manifest, live: Manifest) -> bool:
     return wanted is not None and live.get("roleRef") != wanted
 
 
+def is_rollout_of_ours(manifest: Manifest, live: Manifest, owner: Manifest, renderer: int) -> bool:
+    """
+    Return whether applying would replace pods that nobody asked to be replaced.
+
+    That is a template which an older renderer wrote differently, of a resource whose present
+    generation was carried out. Values that the server rewrites (`1000m` as `1`) count as different.
+    """
+    observed = (owner.get("status") or {}).get("observedGeneration")
+    if renderer_of(live) >= renderer or observed != owner["metadata"].get("generation"):
+        return False
+    template, held = (one.get("spec", {}).get("template") for one in (manifest, live))
+    return template is not None and not _holds(held, template)
+
+
+def _holds(live: Any, rendered: Any) -> bool:
+    if isinstance(rendered, Mapping):
+        return isinstance(live, Mapping) and all(
+            _holds(live.get(name), value) for name, value in rendered.items()
+        )
+    if isinstance(rendered, list):
+        return (
+            isinstance(live, list)
+            and len(live) == len(rendered)
+            and all(map(_holds, live, rendered))
+        )
+    return bool(live == rendered)
+
+
 def replicas_owner(live: Manifest) -> str | None:
     """Return who scales a workload through its scale subresource (an HPA), None where nobody."""
     for entry in entries_of(live):

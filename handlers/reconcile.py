@@ -24,6 +24,7 @@ from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.apply import Child
+from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_of
 from handlers.conditions import PROGRESSING, Judgement, Reason, transitions, with_condition
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
@@ -146,6 +147,8 @@ async def _make_match(
 
     everything = world.paused()
     paused = PausedWrites(writer) if everything or is_paused(resource) else None
+    if paused is not None:
+        world = msgspec.structs.replace(world, may_roll_out=unlimited)
     children, problems = await match_children(
         event, handler, resource, wanted, state, paused or writer, world
     )
@@ -173,7 +176,8 @@ async def _make_match(
         # Nothing was done that time could complete: an event or a resync brings the next look.
         result = Result.WOULD_CHANGE if writer.has_started else Result.UNCHANGED
         return Outcome(result=result, reason=problems[0].reason if problems else "")
-    look_again = writer.is_fencing or not is_ready(status)
+    waits = any(child.waits for child in children)
+    look_again = writer.is_fencing or waits or not is_ready(status)
     waited = _waited_seconds(status, now)
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
@@ -218,6 +222,7 @@ def _notices(children: list[Child]) -> tuple[Notice, ...]:
         for child in children
         if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
     ]
+    waiting = [f"{child.name.kind} {child.name.name}" for child in children if child.waits]
     left = [f"{child.name.kind} {child.name.name}" for child in children if child.is_left]
     notices = []
     if left:
@@ -226,6 +231,15 @@ def _notices(children: list[Child]) -> tuple[Notice, ...]:
                 reason="NotServedYet",
                 message="taking over what another operator made without a restart is not served "
                 "by this version yet, so it is left as it is: " + ", ".join(left),
+                degraded=False,
+            )
+        )
+    if waiting:
+        notices.append(
+            Notice(
+                reason="RolloutWaits",
+                message="this version of Weir gives them new pods, so many a minute "
+                "(WEIR_ROLLOUTS_PER_MINUTE): " + ", ".join(waiting),
                 degraded=False,
             )
         )

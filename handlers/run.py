@@ -24,6 +24,7 @@ from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from handlers.breaker import Breaker
+from handlers.budget import take_token, unlimited
 from handlers.children import World
 from handlers.errors import KUBERNETES
 from handlers.handler import AnyHandler, Facts
@@ -130,6 +131,7 @@ class Process:
             ),
             identity=settings.identity,
             newest_renderer=partial(newest_renderer, bus),
+            may_roll_out=unlimited if settings.dry_run else partial(take_token, bus),
             paused=lambda: self._brake.why,
         )
         by_kind = {handler.contract.kind.queue_name: handler for handler in handlers}

@@ -27,6 +27,7 @@ from bridge.settings import Settings
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
+from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_of
 from handlers.cli import output, render
 from handlers.cli.diff_text import (
@@ -134,6 +135,7 @@ async def _diff(
             facts=facts,
             identity=settings.identity,
             newest_renderer=_any_may_live,
+            may_roll_out=unlimited,
         )
         batch: list[Comparison] = []
         async for comparison in _comparisons(world, files, scope):

@@ -6,6 +6,7 @@ Run as `python -m tests.faults.newer_renderer`; settings as for `weir handlers`,
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from handlers.registry import HANDLERS
 from handlers.run import run_handlers
 
 MARK = "tests.weir.dev/release"
+RESTARTS = "WEIR_TEST_RESTARTS"
+"""A variable: when it is set, the next release gives pods something new, too."""
 NEWER = "newer"
 """Value of the annotation that the newer release puts on every Deployment."""
 
@@ -46,7 +49,11 @@ def _marked(manifest: Manifest) -> Manifest:
         return manifest
     metadata = manifest["metadata"]
     annotations = {**metadata.get("annotations", {}), MARK: NEWER}
-    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    marked = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    if RESTARTS in os.environ:
+        marked["spec"] = copy.deepcopy(manifest["spec"])
+        marked["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 77
+    return marked
 
 
 if __name__ == "__main__":

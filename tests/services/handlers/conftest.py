@@ -50,6 +50,7 @@ class Desk:
         self.lease = FakeLease()
         self.is_cut = False
         self.newest_renderer = 0
+        self.may_roll_out = True
         self.writers: list[Writer] = []
 
     @property
@@ -101,6 +102,9 @@ class Desk:
                 return dry_run
         raise AssertionError(f"given back {GIVEN_AGAIN} times: the child never came to rest")
 
+    async def _may_roll_out(self) -> bool:
+        return self.may_roll_out
+
     def _writer(self, kube: Kube) -> Writer:
         async def nothing() -> None:
             return None
@@ -125,6 +129,7 @@ class Desk:
             renderer=renderer,
             newest_renderer=newest,
             yield_seconds=5.0,
+            may_roll_out=self._may_roll_out,
             held={},
             is_birth=is_birth,
         )
