@@ -50,7 +50,9 @@ class _Meaning:
 
     def __str__(self) -> str:
         default = getattr(Settings(), self._field)
-        shown = f"{default:g}" if isinstance(default, float) else default
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        if isinstance(default, bool):
+            shown = shown.lower()
         # Of a time nobody needs to be told that it is a number.
         may_be = "" if isinstance(default, float) else allowed(self._field)
         said = "" if may_be in ("", TEXT) else f"; {may_be}"

@@ -52,6 +52,7 @@ def test_help_says_what_every_setting_means_what_it_may_be_and_its_default(
     assert without_meaning == []
     assert meant["nats_default"][2].startswith("; managed or shared; default: managed)")
     assert meant["lease_seconds"][2].startswith("; default: 12)")
+    assert meant["dry_run"][2].startswith("; true or false; default: false)")
 
 
 @pytest.mark.parametrize("words", [[], ["frobnicate"], ["dead"], ["history", "--limit", "-1"]])
