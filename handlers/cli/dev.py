@@ -154,5 +154,5 @@ def _print_logs(stack: Stack) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Let SIGTERM and SIGHUP end the run as Ctrl-C does: through the clean-up."""
+    """Let every signal end the run as Ctrl-C does: through the clean-up."""
     raise KeyboardInterrupt
