@@ -24,6 +24,14 @@ class Column(Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
+REASON = Column(
+    name="REASON",
+    json_path='.status.conditions[?(@.type=="Ready")].reason',
+    description="Why it is ready, or is not; the message says more.",
+)
+"""The last column of every kind, behind those that scripts count."""
+
+
 def rule(
     expression: str, message: str, *, says: str | None = None, sees_old: bool = False
 ) -> Manifest:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from crds.contract import Child, Contract, Labels, Reference
 from crds.fields import (
+    REASON,
     Column,
     EnvVar,
     Int32,
@@ -46,9 +47,9 @@ MANAGED_BY = "infera-operator"
 DEPLOYMENT_LABEL = "infera.amd.com/deployment"
 SERVICE_LABEL = "infera.amd.com/service"
 COMPONENT_LABEL = "infera.amd.com/component"
-
 RESERVED_SERVICE_NAMES = ("nats", "epp", "disc", "pool", "route")
 """Suffixes of the children that are not services."""
+_RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
 CHILD_NAME_LENGTH_MAX = 63
 """Of `<deployment>-<service>`: it names a Service and is a label (RFC 1123)."""
 
@@ -56,8 +57,6 @@ Port: TypeAlias = Annotated[Int32, Meta(ge=1, le=65535)]
 Args: TypeAlias = Annotated[list[str], limits(maxItems=1024)]
 Env: TypeAlias = Annotated[list[EnvVar], limits(maxItems=1024)]
 Text: TypeAlias = Annotated[str, limits(maxLength=1024)]
-
-_RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
 
 
 class Resources(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -314,12 +313,7 @@ class InferaDeployment(Struct, frozen=True, kw_only=True, rename="camel"):
         Column(name="STATE", json_path=".status.state"),
         Column(name="GAIE", json_path=".status.gaie.ready", type="boolean", priority=1),
         Column(name="AGE", json_path=".metadata.creationTimestamp", type="date"),
-        # After the columns of AMD's operator: scripts that count them go on as they do.
-        Column(
-            name="REASON",
-            json_path='.status.conditions[?(@.type=="Ready")].reason',
-            description="Why it is ready, or is not; the message says more.",
-        ),
+        REASON,
     )
     rules: ClassVar[tuple[Manifest, ...]] = (
         rule(

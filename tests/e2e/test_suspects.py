@@ -17,15 +17,11 @@ import nats
 import pytest
 
 from bridge.events import DEAD_SUBJECT, ObjectKey
-from bridge.nats_connection import connect_nats
-from bridge.settings import Settings
 from crds.inferadeployment import KIND
 from crds.kubernetes import CUSTOM_RESOURCE_DEFINITION, Manifest
 from handlers.cli.devstack import access
 from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.weir import REPOSITORY, WeirProcess, shipped_manifests
-from handlers.state import FailState, save_state
-from handlers.suspects import acquit
 from tests.builders import IMAGE, a_small_deployment, an_infera_deployment
 from tests.e2e.population import (
     SHORT,
@@ -232,35 +228,6 @@ async def test_what_kills_its_handler_is_convicted_and_its_15_slow_neighbours_ne
         await _ready(crowd, BAD, within_seconds=30)
         listed = json.loads(await _weir(weir.nats.url, "dead", "list", "-o", "json"))
         assert listed == {"items": []}
-
-
-@pytest.mark.parametrize("is_doubtful", [False, True], ids=["alone", "among-survivors"])
-async def test_three_deaths_convict_unless_suspects_outlive_theirs(
-    control_plane: ControlPlane, namespace: str, weir: Weir, *, is_doubtful: bool
-) -> None:
-    """What handlers that are gone counted: three runs alone that ended with a death."""
-    bridge = weir.bridge(**SHORT, watch_namespaces=namespace)
-    bridge.wait_ready()
-    async with population(control_plane, namespace) as crowd:
-        await crowd.create([a_small_deployment("unlucky").manifest()])
-        resource = await crowd.resource("unlucky")
-        assert resource is not None
-        counted = FailState(uid=resource["metadata"]["uid"], generation=1, crashes=3)
-        async with connect_nats(Settings(nats_url=weir.nats.url), "tests") as bus:
-            await save_state(bus, ObjectKey(KIND.queue_name, namespace, "unlucky"), counted)
-            if is_doubtful:
-                await acquit(bus)
-        weir.handlers(**SHORT)
-
-        expected = "AllReady" if is_doubtful else "Quarantined"
-
-        async def is_told() -> bool:
-            seen = await crowd.resource("unlucky")
-            assert seen is not None
-            assert condition(seen).get("reason") == expected, seen
-            return True
-
-        await eventually(is_told, within_seconds=30)
 
 
 async def test_what_fails_again_and_again_is_given_up_after_n_tries_and_an_edit_heals_it(
