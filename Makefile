@@ -1,5 +1,5 @@
-# Two commands for users (`make demo`, `make dev`), four for who changes Weir (`make test`, `check`,
-# `soak`, `lock`). Each makes what it needs first; a second run makes nothing again.
+# Two commands for users (`make demo`, `make dev`), five for who changes Weir (`make test`, `check`,
+# `soak`, `bench`, `lock`). Each makes what it needs first; a second run makes nothing again.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON ?=
 LOCK_COMMAND := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml --group dev
 
-.PHONY: help venv demo dev test soak check lock
+.PHONY: help venv demo dev test soak bench check lock
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
@@ -30,6 +30,9 @@ test: $(INSTALLED) ## all that a change must pass
 
 soak: $(INSTALLED) ## the long faults, at production settings
 	@$(BIN)/pytest -m soak
+
+bench: $(INSTALLED) ## how fast it is, against others, into docs/benchmarks.md
+	@$(BIN)/python -m tests.bench --keep
 
 check: $(INSTALLED) ## lint, types, layers, drift
 	@$(BIN)/ruff check .
