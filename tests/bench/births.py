@@ -177,12 +177,12 @@ async def start(bench: Bench) -> list[Figure]:
         made.start("bridge").wait_ready()
         for manifest in user.resources(STARTS):
             await user.create(made.user, [manifest])
-            await made.pending(1, SECONDS_AT_LEAST)
+            await made.waiting(1, SECONDS_AT_LEAST)
             made.tail.read()
             begun = datetime.now(UTC)
             process: Process = made.start("handlers")
             seconds[WEIR].append(await _first_write(made, WEIR, begun))
-            await made.pending(0, SECONDS_AT_LEAST)
+            await made.drained(SECONDS_AT_LEAST)
             process.terminate()
     async with bench.stage() as made:
         for manifest in user.resources(STARTS):
@@ -218,19 +218,18 @@ async def from_zero(bench: Bench) -> list[Figure]:
         asked = [(job, await bare_client.ask(made.user, job)) for job in jobs]
         begun = datetime.now(UTC)
         await each(asked, lambda pair: bare_client.serve(made.bare, *pair))
-        bare = _seconds_since(begun)
+        bare = (datetime.now(UTC) - begun).total_seconds()
     async with bench.stage() as made:
         made.start("bridge").wait_ready()
         await user.create(made.user, user.resources(count))
-        await made.pending(count, patience_seconds(count))
+        await made.waiting(count, patience_seconds(count))
         begun = datetime.now(UTC)
         for _ in range(MANY_HANDLERS):
             made.start("handlers")
         tally = expected(WEIR, count)
         within_seconds = patience_seconds(count)
         await watch(made.tail, tally, what="from zero", within_seconds=within_seconds)
-        await made.pending(0, within_seconds)
-        empty = _seconds_since(begun)
+        empty = (await made.drained(within_seconds) - begun).total_seconds()
     versus = f"{THE_BARE_CLIENT}, which runs already"
     written = tally.seconds(begun)
     return [
@@ -239,7 +238,3 @@ async def from_zero(bench: Bench) -> list[Figure]:
             what="until the queue is empty", value=empty, unit="s", versus=versus, reference=bare
         ),
     ]
-
-
-def _seconds_since(begun: datetime) -> float:
-    return (datetime.now(UTC) - begun).total_seconds()

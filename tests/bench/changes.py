@@ -122,7 +122,7 @@ async def _cost(bench: Bench, count: int, edits_made: int) -> tuple[float, float
         await born(made, "weir", count)
         meter = CpuMeter(processes)
         tally = await _one_by_one(made, user.names(user.resources(edits_made)))
-        await made.pending(0, patience_seconds(edits_made))
+        await made.drained(patience_seconds(edits_made))
         used_ms = 1000 * sum(meter.used_seconds().values()) / edits_made
         return used_ms, percentile(tally.latencies_ms(), 50)
 

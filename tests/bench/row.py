@@ -102,5 +102,5 @@ async def born(made: Stage, team: Team, count: int) -> Births:
     what = f"{team}: {count:,} births"
     await watch(made.tail, tally, what=what, within_seconds=patience_seconds(count))
     if team == WEIR:
-        await made.pending(0, patience_seconds(count))
+        await made.drained(patience_seconds(count))
     return tally

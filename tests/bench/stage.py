@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ KOPF = "kopf"
 READY_SECONDS = 60.0
 CALM_SECONDS = 4.0
 POLL_SECONDS = 0.1
+DRAINED_POLLS = 5
+"""In a row, because a bridge holds the events of children for 0.1 s."""
 WARM_UP = 50
 """So many births are rehearsed first: who is measured first must not pay for a cold server."""
 _PODS_EACH = 4
@@ -167,19 +170,32 @@ class Stage:
         """Return the resources, as they are now."""
         return await self.user.items(CONTRACT.kind, user_of.NAMESPACE)
 
-    async def depth(self) -> QueueDepth:
-        """Return what is in the queue."""
-        return await queue_depth(self.nats.url)
+    async def waiting(self, count: int, within_seconds: float) -> None:
+        """Return once so many messages wait in the queue."""
+        await self._queue(lambda depth: depth.pending >= count, 1, within_seconds)
 
-    async def pending(self, count: int, within_seconds: float) -> None:
-        """Return once so many messages wait and no handler has one in hand."""
-        depth = await self.depth()
+    async def drained(self, within_seconds: float) -> datetime:
+        """Return since when the queue is empty, once it has been for as long as events are held."""
+        return await self._queue(
+            lambda depth: (depth.pending, depth.in_flight) == (0, 0), DRAINED_POLLS, within_seconds
+        )
+
+    async def _queue(
+        self, is_so: Callable[[QueueDepth], bool], times: int, within_seconds: float
+    ) -> datetime:
+        """Return since when the queue is so, once it was seen to be so many times in a row."""
+        depth, since, seen = None, datetime.now(UTC), 0
         with heartbeat("queue"):
             try:
                 async with asyncio.timeout(within_seconds):
-                    while (depth.pending, depth.in_flight) != (count, 0):
+                    while True:
+                        depth = await queue_depth(self.nats.url)
+                        seen = seen + 1 if is_so(depth) else 0
+                        if seen == 1:
+                            since = datetime.now(UTC)
+                        if seen >= times:
+                            return since
                         await asyncio.sleep(POLL_SECONDS)
-                        depth = await self.depth()
             except TimeoutError as exc:
                 raise TooSlow(f"queue: {depth} after {within_seconds:.0f} s") from exc
 
@@ -197,7 +213,7 @@ class Stage:
             raise TooSlow(f"{lacking} are not Ready after {within_seconds:.0f} s") from exc
         silence = Silence(user_of.NAMESPACE, CALM_SECONDS)
         await watch(self.tail, silence, what="calm", within_seconds=within_seconds)
-        await self.pending(0, within_seconds)
+        await self.drained(within_seconds)
 
 
 @asynccontextmanager
