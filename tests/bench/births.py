@@ -127,7 +127,7 @@ async def cpu(bench: Bench) -> list[Figure]:
                 value=seconds * per_thousand,
                 unit=unit,
                 versus=THE_BARE_CLIENT,
-                reference=bare[name] * per_thousand,
+                reference=bare[name] * per_thousand or None,
             )
             for name, seconds in beside.items()
         ),

@@ -154,8 +154,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Return a figure to as many digits as it deserves: 1,234 and 56.7 and 0.012."""
-    if value == 0 or value >= _DECIMALS_BELOW:
+    """Return a figure to as many digits as it deserves: 1,234 and 56.7 and 0.012, and 7 of 7."""
+    if value == int(value) or value >= _DECIMALS_BELOW:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
