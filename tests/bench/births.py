@@ -65,7 +65,7 @@ async def handlers(bench: Bench) -> list[Figure]:
     }
     return [
         Figure(
-            what=f"{count:,} births, {number} handlers",
+            what=f"{count:,} births, {number} handlers process{'' if number == 1 else 'es'}",
             value=took,
             unit="s",
             versus="" if number == 1 else "one handlers process",

@@ -23,6 +23,8 @@ from tests.bench.stage import WEIR, Stage
 from tests.bench.timing import Edits, watch
 
 EDIT_EVERY_SECONDS = 0.2
+NO_RESYNC_SECONDS = 86_400
+"""Looks at what did not change are no part of a change's cost; their number grows with the size."""
 CPU_PER_EDIT = "CPU per edit"
 
 P50 = Budget(limit=25, text="at most 25 ms")
@@ -118,7 +120,7 @@ async def cost(bench: Bench) -> list[Figure]:
 async def _cost(bench: Bench, count: int, edits_made: int) -> tuple[float, float]:
     """Return the CPU milliseconds per edit, and the milliseconds of the median edit."""
     async with bench.stage() as made:
-        processes = start_team(made, "weir")
+        processes = made.weir(resync_seconds=NO_RESYNC_SECONDS)
         await born(made, "weir", count)
         meter = CpuMeter(processes)
         tally = await _one_by_one(made, user.names(user.resources(edits_made)))

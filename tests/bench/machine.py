@@ -31,10 +31,14 @@ def machine(plane: ControlPlane, nats: NatsServer) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, with a + where files differ; empty without git."""
+    """Return the commit that is checked out, with a + where the code differs; empty without git."""
     try:
         head = _git("rev-parse", "--short", "HEAD")
-        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+        return head + (
+            "+"
+            if _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+            else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
 

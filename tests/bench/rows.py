@@ -37,7 +37,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="rest",
         about="{births} Ready resources whose pods are simulated; nothing happens while each is "
-        "looked at twice (two resyncs). Counted in the API server's audit log.",
+        "looked at twice (two resyncs, which follow each other sooner than in production). Counted in "
+        "the API server's audit log.",
         run=looks.rest,
         controllers=CONTROLLERS,
     ),
@@ -73,7 +74,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="cost",
         about="Edits, five a second, among {few}, {births} and {many} resources without pods: CPU "
-        "of bridge and handlers per edit, and its latency.",
+        "of bridge and handlers per edit, and its latency. No resync falls into it.",
         run=changes.cost,
     ),
 )
