@@ -37,8 +37,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="rest",
         about="{births} Ready resources whose pods are simulated; nothing happens while each is "
-        "looked at twice (two resyncs, which follow each other sooner than in production). Counted in "
-        "the API server's audit log.",
+        "looked at twice (two resyncs, which follow each other sooner than in production). Counted "
+        "in the API server's audit log.",
         run=looks.rest,
         controllers=CONTROLLERS,
     ),
