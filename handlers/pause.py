@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ANNOTATION = "weir.dev/paused"
 CONFIG_MAP_NAME = "weir-pause"
+NOTHING_WAITS = "nothing waits"
 NAMED_MAX = 5
 """So many of the writes that wait are named in a status."""
 
@@ -46,7 +47,7 @@ def words(everything: str, waiting: list[str]) -> str:
     why = everything or f"the annotation {ANNOTATION} says so"
     go_on = "`weir resume --all`" if everything else "remove it, or run `weir resume`"
     if not waiting:
-        return f"paused: {why}; nothing waits; to go on: {go_on}"
+        return f"paused: {why}; {NOTHING_WAITS}; to go on: {go_on}"
     named = ", ".join(waiting[:NAMED_MAX])
     more = f" and {len(waiting) - NAMED_MAX} more" if len(waiting) > NAMED_MAX else ""
     return f"paused: {why}; what waits: {named}{more}; to go on: {go_on}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from crds.kubernetes import Condition
 from handlers.cli import output
 from handlers.cli.why_findings import (
     Cause,
@@ -30,7 +31,8 @@ from handlers.cli.why_messages import (
     shortened,
 )
 from handlers.cli.why_pods import pod_causes, slow_pods
-from handlers.conditions import READY, Reason
+from handlers.conditions import PROGRESSING, READY, WARNING, Reason
+from handlers.pause import NOTHING_WAITS
 from handlers.plan import Standing
 
 _PASSING = (
@@ -80,7 +82,7 @@ def _causes(found: Findings, *, is_ready: bool) -> Iterator[Cause]:
     if cluster is not None and cluster.deleting_since:
         yield _deleting(found, cluster)
         return
-    first = [*_refused_spec(found), *given_up(found)]
+    first = [*_paused(found), *_refused_spec(found), *given_up(found)]
     missed = [*no_handlers(found)]
     around = [
         *_children(found),
@@ -99,6 +101,25 @@ def _causes(found: Findings, *, is_ready: bool) -> Iterator[Cause]:
     if not causes and not is_ready:
         causes = _otherwise(found)
     yield from causes
+
+
+def _paused(found: Findings) -> Iterator[Cause]:
+    said = _condition(found, PROGRESSING, Reason.PAUSED)
+    if said is not None and NOTHING_WAITS not in said.message:
+        yield Cause(
+            reason=Reason.PAUSED,
+            waits_for=f"a `weir resume`; {shortened(said.message)}",
+            since=said.last_transition_time,
+            steps=(
+                "take it up again: weir resume "
+                + ("--all" if "`weir resume --all`" in said.message else found.target),
+            ),
+        )
+
+
+def _condition(found: Findings, type_: str, reason: Reason) -> Condition | None:
+    said = found.cluster.condition(type_) if found.cluster is not None else None
+    return said if said is not None and said.reason == reason else None
 
 
 def _otherwise(found: Findings) -> list[Cause]:
@@ -250,6 +271,9 @@ def _notes(found: Findings) -> Iterator[str]:
     cluster, queue = found.cluster, found.queue
     if cluster is not None:
         yield from cluster.notes
+        paused = _condition(found, PROGRESSING, Reason.PAUSED)
+        rolling = _condition(found, WARNING, Reason.ROLLOUT_WAITS)
+        yield from (shortened(said.message) for said in (paused, rolling) if said is not None)
         if not found.is_owed:
             yield from (_differs(child) for child in cluster.children if is_behind(child))
         yield from (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from crds.kubernetes import Condition
 from handlers.cli.why_findings import ClusterHalf, Refusal
 from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import headline
 from handlers.handler import Notice
+from handlers.pause import words
 from tests.unit.handlers.cli.why_situations import (
     FAILED,
     GIVEN_UP,
@@ -32,7 +34,30 @@ from tests.unit.handlers.cli.why_situations import (
     queue,
 )
 
+
+def paused(*waiting: str, everything: str = "") -> tuple[Condition, ...]:
+    said = condition("False", "Paused", words(everything, list(waiting)))
+    return (condition(), replace(said, type="Progressing"))
+
+
 SITUATIONS = {
+    "somebody paused it, and an edit waits": Situation(
+        cluster(conditions=paused("apply Deployment/chat-worker"), **UNSEEN),
+        QUEUE,
+        ["Paused"],
+        "a `weir resume`; paused: the annotation weir.dev/paused says so; what waits: apply",
+        "weir resume inferadeployment team-a/chat",
+    ),
+    "somebody paused everything, and its birth waits": Situation(
+        cluster(conditions=paused("create Service/x", everything="`weir pause --all` (night)")),
+        QUEUE,
+        ["Paused"],
+        "(night)",
+        "weir resume --all",
+    ),
+    "it is paused and nothing waits": Situation(
+        cluster(conditions=paused()), QUEUE, [], "nothing; it has been Ready for", ""
+    ),
     "there is no such resource": Situation(
         ClusterHalf(exists=False),
         QUEUE,
