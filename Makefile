@@ -25,8 +25,15 @@ demo: $(INSTALLED) ## from nothing to a Ready InferaDeployment on a simulated GP
 dev: $(INSTALLED) ## the same stack, kept until Ctrl-C
 	@$(BIN)/weir dev
 
+# Most of tests/e2e waits, so all others run beside it; their report follows.
 test: $(INSTALLED) ## all that a change must pass
-	@$(BIN)/pytest -m "not soak"
+	@others=$$(mktemp); \
+	$(BIN)/pytest -m "not soak" --ignore=tests/e2e > "$$others" 2>&1 & beside=$$!; \
+	trap 'kill $$beside 2> /dev/null; rm -f "$$others"' EXIT; \
+	echo "weir: tests/e2e runs here, all other tests beside it: they are told at the end" >&2; \
+	e2e=0; $(BIN)/pytest -m "not soak" tests/e2e || e2e=$$?; \
+	rest=0; wait $$beside || rest=$$?; cat "$$others"; \
+	exit $$(( e2e > rest ? e2e : rest ))
 
 soak: $(INSTALLED) ## the long faults, at production settings
 	@$(BIN)/pytest -m soak
