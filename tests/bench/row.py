@@ -96,11 +96,16 @@ def expected(writer: str, count: int) -> Births:
 
 
 async def born(made: Stage, team: Team, count: int) -> Births:
-    """Return what the births of so many resources took, once nothing of them is left to do."""
+    """
+    Return what the births of so many resources took, once nothing of them is left to do.
+
+    Where controllers run, what is not Ready yet is left to do, and looked at again and again: see
+    `Stage.at_rest`.
+    """
     tally = expected(team, count)
     await user.create(made.user, user.resources(count))
     what = f"{team}: {count:,} births"
     await watch(made.tail, tally, what=what, within_seconds=patience_seconds(count))
-    if team == WEIR:
+    if team == WEIR and not made.plane.controllers:
         await made.drained(patience_seconds(count))
     return tally
