@@ -22,9 +22,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="edits",
-        about="Up to {edits} edits, five a second, among {births} Ready resources whose pods are "
-        "simulated: from the arrival of the edit at the API server to its answer to the apply of "
-        "the child. The bare client knows of each edit and sends the same apply at once.",
+        about="Up to {edits} edits, one after the other, among {births} Ready resources whose pods "
+        "are simulated: from the arrival of the edit at the API server to its answer to the apply "
+        "of the child. The bare client knows of each edit and sends the same apply at once.",
         run=changes.edits,
         controllers=CONTROLLERS,
     ),
@@ -73,8 +73,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="cost",
-        about="Edits, five a second, among {few}, {births} and {many} resources without pods: CPU "
-        "of bridge and handlers per edit, and its latency. No resync falls into it.",
+        about="Edits, one after the other, among {few}, {births} and {many} resources without "
+        "pods: CPU of bridge and handlers per edit, and its latency. No resync falls into it.",
         run=changes.cost,
     ),
 )
