@@ -22,6 +22,7 @@ from tests.faults.api_proxy import DROP_AFTER, Action, ApiProxy, Request
 from tests.faults.own_loop import in_thread
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Kubectl
+from tests.witness.audit import AuditEvent
 
 SOON: dict[str, Any] = {
     "child_retry_seconds": 1.0,
@@ -191,14 +192,27 @@ async def test_a_resource_left_behind_in_a_namespace_that_is_gone_costs_nothing(
     running.handlers.start()
     running.apply(a_small_deployment("well"))
     await running.ready("well")
+    offset = running.audit.offset()
     await running.looked_at_again("well")
+    # A resync comes to one resource after the other, and may pause between them.
+    await eventually(lambda: _asked(running, gone, offset))
+    await running.read_since(offset, "well")
     assert "left behind in a namespace that is gone" in running.handlers.log_text()
     offset = running.audit.offset()
     running.apply(a_small_deployment("other"))
     await running.ready("other")
-    asked = [e for e in running.audit.events(from_offset=offset) if e.object_ref.namespace == gone]
+    asked = _asked(running, gone, offset)
     kubectl("delete", "idep", "left", "-n", gone, "--wait=false", check=False)
     assert asked == []
+
+
+def _asked(stage: Stage, namespace: str, offset: int) -> list[AuditEvent]:
+    """Return what handlers asked about a namespace."""
+    return [
+        event
+        for event in stage.audit.events(from_offset=offset)
+        if event.object_ref.namespace == namespace and event.user_agent.startswith("weir-handlers")
+    ]
 
 
 def _is_well(stage: Stage) -> bool:
