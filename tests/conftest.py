@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,10 @@ SCRUBBED = ("WEIR_", "OTEL_", "NATS_", "KUBECONFIG", "KUBERNETES_")
 for _name in tuple(os.environ):
     if _name.startswith(SCRUBBED) and not _name.startswith(KEPT):
         del os.environ[_name]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell, which every process of a test would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # An example that took long says something about the machine, and nothing about the code.
 settings.register_profile(
