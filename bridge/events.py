@@ -7,6 +7,7 @@ The envelope is CloudEvents 1.0 in the NATS binding, binary mode: attributes are
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
@@ -21,6 +22,11 @@ LEASE_SUBJECT = "weir.l"
 STATE_SUBJECT = "weir.s"
 DEAD_SUBJECT = "weir.d"
 HISTORY_SUBJECT = "weir.h"
+
+
+_LABEL = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_TOKEN = re.compile(rf"[a-z0-9]+\.(?:_|{_LABEL})\.[a-z0-9](?:[-a-z0-9_]{{0,251}}[a-z0-9])?")
+"""Kind, namespace and name as Kubernetes allows them; whoever may publish may write anything."""
 
 
 class ObjectKey(Struct, frozen=True, order=True):
@@ -40,6 +46,8 @@ class ObjectKey(Struct, frozen=True, order=True):
     @classmethod
     def from_token(cls, token: str) -> ObjectKey:
         """Return the key whose `token` this is; raise ValueError for anything else."""
+        if not _TOKEN.fullmatch(token):
+            raise ValueError(f"{token!r} is the token of no object")
         kind, namespace, name = token.split(".")
         return cls(kind, "" if namespace == CLUSTER_SCOPE else namespace, name.replace("_", "."))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from msgspec import Struct
 
 
@@ -41,13 +43,23 @@ class Kind(Struct, frozen=True, kw_only=True):
         name: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """Return the path of a collection (without a namespace: of all), object or subresource."""
+        """
+        Return the path of a collection (without a namespace: of all), object or subresource.
+
+        A name may come from a message or a status: what it holds begins no query. That it is one
+        segment (`is_segment`) is for the caller to see to, since servers decode a slash.
+        """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace and self.namespaced:
-            parts += ["namespaces", namespace]
+            parts += ["namespaces", quote(namespace, safe="")]
         parts.append(self.plural)
         if name:
-            parts.append(name)
+            parts.append(quote(name, safe=""))
             if subresource:
                 parts.append(subresource)
         return "/".join(parts)
+
+
+def is_segment(name: str) -> bool:
+    """Return whether a name can name an object (source: apimachinery, path segment names)."""
+    return name not in ("", ".", "..") and not set("/%") & set(name)

@@ -63,7 +63,13 @@ class Wanted(Struct, frozen=True, kw_only=True):
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
     """Return what a resource asks for; raise TerminalError where only an edit of it helps."""
     typed = decoded(handler, resource)
-    return Wanted(typed=typed, rendering=handler.render(typed, facts))
+    try:
+        rendering = handler.render(typed, facts)
+    except RecursionError as exc:
+        raise TerminalError(
+            "InvalidSpec", "the spec is nested too deeply to be rendered; make it flatter"
+        ) from exc
+    return Wanted(typed=typed, rendering=rendering)
 
 
 async def match_children(

@@ -8,6 +8,7 @@ Source of the shape: Kubernetes API conventions, "Typical status properties".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -188,12 +189,23 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
     return changed
 
 
+def moment(text: object) -> datetime | None:
+    """Return the time that RFC 3339 text names, None where it names none: others write, too."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
 def _condition(
     before: Mapping[str, Any] | None, judgement: Judgement, generation: int | None, now: str
 ) -> Manifest:
     status = "Unknown" if judgement.status is None else str(judgement.status)
     is_same = before is not None and before.get("status") == status
     since = before.get("lastTransitionTime") if before is not None and is_same else None
+    if moment(since) is None:
+        since = None
     built: Manifest = {
         "type": judgement.type,
         "status": status,

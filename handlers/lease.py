@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DECLARE_SECONDS = 2.0
 """Streams that are declared together are no further apart."""
 
+STOOD_MAX = 10_000
+"""So many leases that are in our way are remembered."""
 HASTE = 8
 """A renewal that was not answered is tried again so much sooner than the next one is due."""
 
@@ -169,6 +171,8 @@ class Leases:
         self._created = ""
         self._highest = 0
         self._closed_until = 0.0
+        self._stood: dict[str, tuple[int, float]] = {}
+        """Others' leases that were in our way: their sequence, and since when (monotonic)."""
         bus.on_reconnect.append(self._check_after_reconnect)
 
     async def acquire(self, key: ObjectKey, sequence: int) -> Lease | None:
@@ -183,15 +187,35 @@ class Leases:
         stored = await self.bus.last(LOCK, subject)
         if stored is None:
             return None
-        if stored.headers.get("Nats-Marker-Reason") == "MaxAge":
-            return await self._try(subject, after_a_death(claim), stored.sequence)
         own = self._own(stored.payload)
-        if own is not None:
+        if stored.headers.get("Nats-Marker-Reason") == "MaxAge":
+            claim = after_a_death(claim)
+        elif own is not None:
             # Nobody in this process holds it (the caller has the key's lock): it was taken by a
             # request whose answer was lost, or given up unfenced.
-            again = after_a_death(claim) if own.predecessor_died else claim
-            return await self._try(subject, again, stored.sequence)
-        return None
+            claim = after_a_death(claim) if own.predecessor_died else claim
+        elif self._has_stood(subject, stored.sequence):
+            log.warning("lease that nobody renews taken over", action="lease", subject=subject)
+            claim = after_a_death(claim)
+        else:
+            return None
+        return await self._try(subject, claim, stored.sequence)
+
+    def _has_stood(self, subject: str, sequence: int) -> bool:
+        """
+        Return whether another's lease has not moved for a lease time, by our clock.
+
+        A server that was killed may bring leases back that were renewed or released, and never
+        ends them (nats-server#8505). Who holds one renews it, or has it no more by its own clock.
+        """
+        now = time.monotonic()
+        if len(self._stood) > STOOD_MAX:
+            self._stood.clear()
+        known, since = self._stood.get(subject, (0, now))
+        if known != sequence:
+            self._stood[subject] = (sequence, now)
+            return False
+        return now - since > self._settings.lease_seconds
 
     async def check(self) -> None:
         """
@@ -276,6 +300,7 @@ class Leases:
             await lease.release()
             return None
         self._held.add(lease)
+        self._stood.pop(subject, None)
         return lease
 
 

@@ -11,6 +11,7 @@ import msgspec
 from bridge.kube_errors import Conflict, KubeError, NotFound, Refused, Unavailable
 from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
+from crds.kind import is_segment
 from handlers import plan
 from handlers.apply import CONFLICT_RETRIES, IN_PARALLEL, is_of_one_object, severity
 from handlers.handler import ChildName, Problem
@@ -34,7 +35,11 @@ async def prune(
     A candidate that is gone, foreign, or being deleted already costs one read and no write.
     """
     known = {child.kind.kind for child in making.contract.owns}
-    names = plan.stale(wanted, (name for name in candidates if name.kind in known))
+
+    def is_possible(name: ChildName) -> bool:
+        return name.kind in known and is_segment(name.name)
+
+    names = plan.stale(wanted, filter(is_possible, candidates))
     limit = asyncio.Semaphore(IN_PARALLEL)
 
     async def one(name: ChildName) -> Problem | None:
@@ -74,7 +79,7 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
         return making.held[name] if await making.read(name) is not None else None
     for _ in range(CONFLICT_RETRIES):
         live = await making.read(name)
-        if live is None or not _is_ours_to_delete(making, live):
+        if live is None or not _is_ours_to_delete(making, name, live):
             return None
         try:
             await making.writer.delete(making.kind(name.kind), live)
@@ -91,8 +96,8 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
     return None  # it keeps changing, so an event of its next state brings us back
 
 
-def _is_ours_to_delete(making: Making, live: Manifest) -> bool:
-    if plan.is_being_deleted(live):
+def _is_ours_to_delete(making: Making, name: ChildName, live: Manifest) -> bool:
+    if plan.is_being_deleted(live) or plan.child_name(live) != name:
         return False
     return plan.standing(live, making.owner, making.contract) is Standing.OURS
 

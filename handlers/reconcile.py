@@ -26,7 +26,14 @@ from handlers import plan
 from handlers.apply import Child
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_of
-from handlers.conditions import PROGRESSING, Judgement, Reason, transitions, with_condition
+from handlers.conditions import (
+    PROGRESSING,
+    Judgement,
+    Reason,
+    moment,
+    transitions,
+    with_condition,
+)
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
@@ -195,12 +202,16 @@ def _paused(
     """
     Return the status of a paused resource.
 
-    While something waits all but the condition stays as it was: what the last status names is
-    where stale children are looked for when it goes on.
+    It tells how the children do. While something waits the services are those of the last status,
+    and so is the generation: there stale children are looked for when it goes on.
     """
-    base = (resource.get("status") or {}) if waiting else status
     if not waiting and not is_paused(resource):
-        return base
+        return status
+    before = resource.get("status") or {}
+    base = _of_before(status, before) if waiting else status
+    # Judged as a pause once more, and not as an end of what would be under way without it.
+    held = {c["type"]: c for c in before.get("conditions") or () if c.get("type") == PROGRESSING}
+    base = {**base, "conditions": [held.get(c["type"], c) for c in base.get("conditions") or ()]}
     judged = Judgement(
         type=PROGRESSING,
         status=False,
@@ -209,6 +220,15 @@ def _paused(
     )
     generation = resource["metadata"].get("generation")
     return with_condition(base, judged, generation=generation, now=now)
+
+
+def _of_before(status: Manifest, before: Manifest) -> Manifest:
+    """Return the status with the services and the generation of the one before."""
+    now = status.get("services") or {}
+    kept = {name: now.get(name, held) for name, held in (before.get("services") or {}).items()}
+    of_before = {"services": kept, "observedGeneration": before.get("observedGeneration")}
+    rest = {name: value for name, value in status.items() if name not in of_before}
+    return {**rest, **{name: value for name, value in of_before.items() if value}}
 
 
 def _notices(children: list[Child]) -> tuple[Notice, ...]:
@@ -288,13 +308,14 @@ def _waited_seconds(status: Manifest, now: str) -> float:
     """Return how long a resource has been unready; 0 where it is ready, or was never judged."""
     since = next(
         (
-            condition.get("lastTransitionTime") or now
+            condition.get("lastTransitionTime")
             for condition in status.get("conditions") or ()
             if condition.get("type") == "Ready" and condition.get("status") != "True"
         ),
         now,
     )
-    return (datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds()
+    begun, present = moment(since), moment(now)
+    return (present - begun).total_seconds() if begun and present else 0.0
 
 
 def look_again_seconds(waited_seconds: float, settings: Settings) -> float:

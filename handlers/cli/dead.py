@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import uuid
 from datetime import UTC, datetime
@@ -185,7 +186,12 @@ async def retry(bus: Bus, key: ObjectKey, sequence: int | None) -> None:
 async def letters(bus: Bus, scope: Scope) -> list[Buried]:
     """Return the dead letters, the oldest first."""
     subject = scope.subject(DEAD_SUBJECT)
-    return [_buried(stored) async for stored in stored_messages(bus, DEAD, subject)]
+    found = []
+    async for stored in stored_messages(bus, DEAD, subject):
+        # A subject that is no object's was written by nobody of ours.
+        with contextlib.suppress(ValueError):
+            found.append(_buried(stored))
+    return found
 
 
 def _buried(stored: Stored) -> Buried:

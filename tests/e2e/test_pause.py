@@ -82,10 +82,14 @@ async def test_edits_of_a_paused_resource_wait_and_are_then_carried_out_as_a_who
     await running.says("chat", "Progressing", "False", "Paused", *waits)
     running.kubectl("delete", "service", "chat-server")
     await running.says("chat", "Progressing", "False", "Paused", "create Service/chat-server")
+    running.kubectl("delete", "deployment", "chat-server")
+    await running.says("chat", "Ready", "False", "WaitingForPods", "server")
     after = versions(running)
-    del before["Service/chat-server"]
+    del before["Service/chat-server"], before["Deployment/chat-server"]
     assert after == before
-    assert running.resource("chat")["status"]["services"] == status["services"]
+    services = running.resource("chat")["status"]["services"]
+    assert set(services) == set(status["services"])
+    assert services["server"]["readyReplicas"] == 0
 
     async with quiet(running.cluster, running.namespace):
         await running.looked_at_again("chat")

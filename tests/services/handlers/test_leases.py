@@ -128,6 +128,18 @@ async def test_a_holder_that_fenced_nothing_leaves_the_duty_to_the_next(process:
             await b.release(found)
 
 
+async def test_a_lease_that_the_server_forgot_to_end_locks_an_object_for_a_lease_time_only(
+    process: Process,
+) -> None:
+    """A killed server brings back what was renewed or released, and never ends it."""
+    async with process("a", lease=SOON_SECONDS) as a, process("b", lease=SOON_SECONDS) as b:
+        await a.bus.publish(SUBJECT, b'{"holder":"x","incarnation":"gone","sequence":1}')
+        assert await b.acquire(KEY, 2) is None
+        found = await eventually(lambda: b.acquire(KEY, 2))
+        assert found is not None
+        assert found.predecessor_died
+
+
 async def test_of_two_that_race_for_what_a_dead_one_left_one_gets_it(process: Process) -> None:
     async with process("a", lease=SOON_SECONDS) as a, process("b") as b, process("c") as c:
         await _taken(a)

@@ -33,6 +33,15 @@ async def test_a_hint_of_a_kind_that_we_never_make_is_not_followed(desk: Desk) -
     assert making.writer.written == []
 
 
+async def test_a_hint_that_is_no_name_reaches_no_other_object(desk: Desk) -> None:
+    await desk.make(ORDINARY["a headless service"](desk))
+    making = desk.making()
+    hints = [ChildName("Service", f"child{more}") for more in ("?x=y", "#x", "/status", "?", "/")]
+    assert await prune(making, [CHILD], hints) == []
+    assert making.writer.written == []
+    assert await _is_there(desk)
+
+
 async def test_what_is_not_ours_stays(desk: Desk, kubectl: Kubectl) -> None:
     manifest = ORDINARY["a headless service"](desk)
     del manifest["metadata"]["ownerReferences"]  # our labels, and nobody's

@@ -64,9 +64,13 @@ def test_a_key_is_written_as_people_and_subjects_need_it(
     assert str(key) == text
 
 
-@pytest.mark.parametrize("token", ["", "a", "a.b", "a.b.c.d"])
+NO_TOKENS = ["", "a", "a.b", "a.b.c.d", "k.n.x?y", "k.n.x/status", "k.n.#", "k.n.", "k..x", "k.*.x"]
+NO_NAMES = ["K.n.x", "k.n.x y", "k.n.-x", "k.n.ü", "k.n." + "x" * 254]
+
+
+@pytest.mark.parametrize("token", [*NO_TOKENS, *NO_NAMES])
 def test_what_is_no_token_is_refused(token: str) -> None:
-    with pytest.raises(ValueError, match="unpack"):
+    with pytest.raises(ValueError, match="is the token of no object"):
         ObjectKey.from_token(token)
 
 

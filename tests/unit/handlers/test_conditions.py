@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from handlers.conditions import (
     DEGRADED,
     MESSAGE_LENGTH_MAX,
@@ -11,6 +13,7 @@ from handlers.conditions import (
     Judgement,
     Reason,
     conditions,
+    moment,
     transitions,
     with_condition,
 )
@@ -177,3 +180,12 @@ def test_two_conditions_that_say_the_same_are_told_once() -> None:
     )
     (changed,) = transitions(None, both)
     assert (changed.type, changed.warning) == ("Ready", True)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", None, 7, "2026-11-30T12:00:00"])
+def test_a_time_that_somebody_wrote_and_nobody_can_read_is_replaced(text: object) -> None:
+    judged = Judgement(type="Ready", status=True, reason=Reason.ALL_READY, message="x")
+    before = [{"type": "Ready", "status": "True", "lastTransitionTime": text}]
+    (built,) = conditions(before, [judged], generation=1, now="2026-11-30T12:00:00Z")
+    assert built["lastTransitionTime"] == "2026-11-30T12:00:00Z"
+    assert moment(text) is None
