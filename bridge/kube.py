@@ -126,19 +126,22 @@ class Kube:
                 ssl=self._tls,
                 timeout=timeout,
             ) as response:
-                code = str(response.status)
-                if response.status >= NOT_OK:
-                    body = await response.read()
-                    await self._renew_credentials(response.status)
-                    raise error_of(response.status, body, response.headers.get("Retry-After"))
-                tail = b""
-                async for chunk in response.content.iter_any():
-                    *lines, tail = (tail + chunk).split(b"\n") if tail else chunk.split(b"\n")
-                    for line in lines:
-                        if line:
-                            yield line
-                if tail:
-                    raise Unavailable(0, "Truncated", "the watch ended inside an event")
+                try:
+                    code = str(response.status)
+                    if response.status >= NOT_OK:
+                        body = await response.read()
+                        await self._renew_credentials(response.status)
+                        raise error_of(response.status, body, response.headers.get("Retry-After"))
+                    tail = b""
+                    async for chunk in response.content.iter_any():
+                        *lines, tail = (tail + chunk).split(b"\n") if tail else chunk.split(b"\n")
+                        for line in lines:
+                            if line:
+                                yield line
+                    if tail:
+                        raise Unavailable(0, "Truncated", "the watch ended inside an event")
+                finally:
+                    _abandon(response)
         except TimeoutError as exc:
             raise Unavailable(0, "Idle", f"no byte for {idle_seconds:g} s") from exc
         except (aiohttp.ClientError, OSError) as exc:
@@ -328,3 +331,13 @@ async def connect_kube(settings: Settings, component: str) -> AsyncIterator[Kube
 
 def _text(exc: BaseException) -> str:
     return (str(exc) or type(exc).__name__)[:ERROR_TEXT_MAX]
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """
+    Drop the connection of a watch that is left before its end.
+
+    TLS would say goodbye and wait for the answer, which outlives whoever closes the client.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
