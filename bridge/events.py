@@ -13,6 +13,8 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
+from crds.kind import LABEL, SUBDOMAIN
+
 CLUSTER_SCOPE = "_"
 """Namespace token of cluster-scoped objects; `_` is in no Kubernetes name."""
 
@@ -24,8 +26,7 @@ DEAD_SUBJECT = "weir.d"
 HISTORY_SUBJECT = "weir.h"
 
 
-_LABEL = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_TOKEN = re.compile(rf"[a-z0-9]+\.(?:_|{_LABEL})\.[a-z0-9](?:[-a-z0-9_]{{0,251}}[a-z0-9])?")
+_TOKEN = re.compile(rf"[a-z0-9]+\.(?:_|{LABEL})\.{SUBDOMAIN.replace('.', '_')}")
 """Kind, namespace and name as Kubernetes allows them; whoever may publish may write anything."""
 
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from bridge.events import ObjectKey
 from crds.contract import Contract
-from crds.kind import Kind
+from crds.kind import SUBDOMAIN, Kind
 from crds.kubernetes import ObjectMeta
 
-_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_NAME: Final = re.compile(SUBDOMAIN)
 """Object names (RFC 1123 subdomain).
 
 The server checks neither the name in an owner reference nor, against this, a label's value; what

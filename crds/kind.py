@@ -6,6 +6,11 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+LABEL = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+"""What Kubernetes calls an RFC 1123 label: a namespace's name."""
+SUBDOMAIN = "[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
+"""An RFC 1123 subdomain, but for dots in a row: the names of most objects."""
+
 
 class Kind(Struct, frozen=True, kw_only=True):
     """

@@ -7,7 +7,6 @@ With `--diff` they are compared with a cluster: render_diff.py.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
@@ -23,7 +22,7 @@ from handlers.cli.output import CommandError
 from handlers.cli.render_check import as_stored, faults, schema_of, without_status
 from handlers.cli.render_files import Document, documents
 from handlers.cli.settings_flags import add_settings, settings_of
-from handlers.cli.target import NAMESPACE_DEFAULT
+from handlers.cli.target import NAMESPACE, NAMESPACE_DEFAULT
 from handlers.handler import Facts, TerminalError
 from handlers.plan import marked
 from handlers.registry import BY_QUEUE_NAME
@@ -32,7 +31,6 @@ SETTINGS: Final = ("nats_default", "nats_engine_url")
 """What of an install a rendering depends on."""
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the resource's uid, which the API server gives it when it is created."""
-_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
@@ -134,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 def read(arguments: argparse.Namespace, facts: Facts) -> list[Rendered]:
     """Return what the files give, at least one; raise Refused with all that is wrong with them."""
     given: str | None = arguments.namespace
-    if given and not _NAMESPACE.fullmatch(given):
+    if given and not NAMESPACE.fullmatch(given):
         raise output.Mistake(f"{given!r} is no namespace that Kubernetes allows: a-z, 0-9 and -")
     found: list[Rendered] = []
     wrong: list[str] = []

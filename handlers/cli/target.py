@@ -10,12 +10,13 @@ from msgspec import Struct
 from bridge.events import CLUSTER_SCOPE, ObjectKey
 from crds import KINDS, contract_of
 from crds.contract import Contract
+from crds.kind import LABEL, SUBDOMAIN
 from handlers.cli.output import Mistake
 
 NAMESPACE_DEFAULT = "default"
 """Where a bare name is looked for: no kubeconfig is read, so no context says otherwise."""
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(SUBDOMAIN)
+NAMESPACE = re.compile(LABEL)
 """What Kubernetes allows; nothing that NATS takes for a wildcard or for two tokens."""
 
 
@@ -85,7 +86,7 @@ def scope_of(arguments: argparse.Namespace) -> Scope:
     name: str | None = arguments.name
     given: str = arguments.namespace or ""
     if given:
-        _check(given, _NAMESPACE, "namespace")
+        _check(given, NAMESPACE, "namespace")
     if word is None:
         return Scope(namespace=given)
     if name is None and "/" in word:
@@ -98,7 +99,7 @@ def scope_of(arguments: argparse.Namespace) -> Scope:
     if not kind.namespaced:
         return Scope(kind=kind.queue_name, namespace=CLUSTER_SCOPE, name=name)
     if slash:
-        _check(namespace, _NAMESPACE, "namespace")
+        _check(namespace, NAMESPACE, "namespace")
         if given and given != namespace:
             raise Mistake(f"{namespace}/{name} is not in namespace {given}: leave out one of them")
     return Scope(kind=kind.queue_name, namespace=namespace or given or NAMESPACE_DEFAULT, name=name)
