@@ -248,38 +248,32 @@ class Bus:
         A consumer gets the kinds that it lacks whatever made it.
         """
         for config in streams.stream_configs(self.settings):
-            await self._declare("STREAM", config["name"], config, config, brings)
+            await self._declare("STREAM", config["name"], config, brings)
         for group, kinds in self.groups.items():
             config = streams.consumer_config(group, kinds, self.settings)
-            name = f"{streams.QUEUE}.{config['name']}"
-            body = {"stream_name": streams.QUEUE, "config": config}
-            await self._declare("CONSUMER", name, config, body, brings)
+            await self._declare("CONSUMER", f"{streams.QUEUE}.{config['name']}", config, brings)
 
     async def _declare(
-        self,
-        what: Declared,
-        name: str,
-        config: streams.Config,
-        body: dict[str, Any],
-        brings: Declared | None,
+        self, what: Declared, name: str, config: streams.Config, brings: Declared | None
     ) -> None:
+        with_settings = brings == what
         said = await self.api(f"{what}.INFO.{name}")
+        wanted: streams.Config | None = config
         if said is not None:
-            wanted = streams.changed(said["config"], config, with_settings=brings == what)
+            wanted = streams.changed(said["config"], config, with_settings=with_settings)
             if wanted is None:
                 return
-            body = {**body, "config": wanted} if what == "CONSUMER" else wanted
-        verb = f"{what}.CREATE.{name}"
-        if said is not None and what == "STREAM":
-            verb = f"STREAM.UPDATE.{name}"
+        is_stream = what == "STREAM"
+        verb = "UPDATE" if is_stream and said is not None else "CREATE"
+        body = wanted if is_stream else {"stream_name": streams.QUEUE, "config": wanted}
         try:
-            await self.api(verb, body)
+            await self.api(f"{what}.{verb}.{name}", body)
         except BusUnavailable as exc:
             # Another process may have made it between the look and the create.
             said = await self.api(f"{what}.INFO.{name}")
             if said is None:
                 raise
-            if streams.changed(said["config"], config, with_settings=brings == what) is not None:
+            if streams.changed(said["config"], config, with_settings=with_settings) is not None:
                 log.warning("cannot be changed", action="declare", name=name, error=str(exc))
             return
         log.info("declared", action="declare", what=what.lower(), name=name)
