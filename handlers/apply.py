@@ -236,8 +236,8 @@ async def _bring_in_line(
     """Make an object that is ours as it is rendered, whoever wrote what of it."""
     if plan.is_left_as_it_is(live):
         return Child(name=name, live=live, is_left=True)
-    is_ours = plan.is_rollout_of_ours(manifest, live, making.owner, making.renderer)
-    if is_ours and not await making.may_roll_out():
+    is_unasked = plan.is_rollout_of_ours(manifest, live, making.owner, making.renderer)
+    if is_unasked and not await making.may_roll_out():
         return Child(name=name, live=live, waits=True)
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)

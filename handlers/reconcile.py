@@ -232,53 +232,52 @@ def _of_before(status: Manifest, before: Manifest) -> Manifest:
 
 
 def _notices(children: list[Child]) -> tuple[Notice, ...]:
-    unknown = [
-        f"{child.name.kind} {child.name.name}: {path}"
-        for child in children
-        for path in child.ignored
-    ]
-    scaled = [
-        f"{child.name.kind} {child.name.name} by {owner}"
-        for child in children
-        if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
-    ]
-    waiting = [f"{child.name.kind} {child.name.name}" for child in children if child.waits]
-    left = [f"{child.name.kind} {child.name.name}" for child in children if child.is_left]
-    notices = []
-    if left:
-        notices.append(
-            Notice(
-                reason="NotServedYet",
-                message="taking over what another operator made without a restart is not served "
-                "by this version yet, so it is left as it is: " + ", ".join(left),
-                degraded=False,
-            )
-        )
-    if waiting:
-        notices.append(
-            Notice(
-                reason="RolloutWaits",
-                message="this version of Weir gives them new pods, so many a minute "
-                "(WEIR_ROLLOUTS_PER_MINUTE): " + ", ".join(waiting),
-                degraded=False,
-            )
-        )
-    if unknown:
-        notices.append(
-            Notice(
-                reason="FieldNotKnown",
-                message="the API server does not know, and dropped: " + ", ".join(unknown),
-            )
-        )
-    if scaled:
-        notices.append(
-            Notice(
-                reason="ScaledByOther",
-                message="replicas are left to their scaler: " + ", ".join(scaled),
-                degraded=False,
-            )
-        )
-    return tuple(notices)
+    """Return what is worth knowing of how the children stand, a notice per reason."""
+
+    def title(child: Child) -> str:
+        return f"{child.name.kind} {child.name.name}"
+
+    told: tuple[tuple[str, str, bool, list[str]], ...] = (
+        (
+            "NotServedYet",
+            (
+                "taking over what another operator made without a restart is not served "
+                "by this version yet, so it is left as it is: "
+            ),
+            False,
+            [title(child) for child in children if child.is_left],
+        ),
+        (
+            "RolloutWaits",
+            (
+                "this version of Weir gives them new pods, so many a minute "
+                "(WEIR_ROLLOUTS_PER_MINUTE): "
+            ),
+            False,
+            [title(child) for child in children if child.waits],
+        ),
+        (
+            "FieldNotKnown",
+            "the API server does not know, and dropped: ",
+            True,
+            [f"{title(child)}: {path}" for child in children for path in child.ignored],
+        ),
+        (
+            "ScaledByOther",
+            "replicas are left to their scaler: ",
+            False,
+            [
+                f"{title(child)} by {owner}"
+                for child in children
+                if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
+            ],
+        ),
+    )
+    return tuple(
+        Notice(reason=reason, message=message + ", ".join(which), degraded=degraded)
+        for reason, message, degraded, which in told
+        if which
+    )
 
 
 async def _status(
