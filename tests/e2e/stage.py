@@ -193,3 +193,11 @@ def container(workload: Manifest, name: str | None = None) -> Manifest:
     """Return a container of a workload's pod template, the first where no name is given."""
     containers: list[Manifest] = workload["spec"]["template"]["spec"]["containers"]
     return next(c for c in containers if name is None or c["name"] == name)
+
+
+def versions(stage: Stage) -> dict[str, Any]:
+    """Return which state of which child there is."""
+    return {
+        name: (uid(child), child["metadata"].get("generation"))
+        for name, child in stage.children().items()
+    }

@@ -3,55 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
 from crds.kubernetes import DEPLOYMENT
 from handlers.cli.devstack import access
-from handlers.cli.devstack.weir import REPOSITORY, WeirProcess
+from handlers.cli.devstack.weir import WeirProcess
 from handlers.plan import APPLIED, annotation
 from tests.builders import a_small_deployment
 from tests.e2e.stage import Stage
+from tests.e2e.terminal import Terminal
 from tests.faults.crashing_handlers import BUG
 from tests.faults.dead_port import dead_port
 from tests.stack.eventually import eventually
-
-
-class Said(NamedTuple):
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Terminal:
-    """Where `weir` is typed: a process of its own, with both backends named by the environment."""
-
-    def __init__(self, nats_url: str, kubeconfig: Path | None = None) -> None:
-        self._environment = {**os.environ, "WEIR_NATS_URL": nats_url}
-        if kubeconfig is not None:
-            self._environment["KUBECONFIG"] = str(kubeconfig)
-
-    def weir(self, *words: str, typed: str = "") -> Said:
-        """Return what `weir WORDS` says, given that on its standard input."""
-        done = subprocess.run(
-            [sys.executable, "-m", "handlers", *words],
-            cwd=REPOSITORY,
-            env=self._environment,
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Said(done.returncode, done.stdout, done.stderr)
 
 
 async def test_a_user_renders_watches_and_mends_with_the_commands(

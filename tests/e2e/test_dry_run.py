@@ -16,7 +16,7 @@ from handlers.cli.devstack import access
 from tests.builders import InferaDeploymentBuilder, a_small_deployment
 from tests.e2e.crowd import http_get
 from tests.e2e.stage import Stage, uid
-from tests.e2e.test_commands import Said, Terminal
+from tests.e2e.terminal import Said, Terminal
 from tests.stack.eventually import eventually
 from tests.witness.audit import AuditEvent
 from tests.witness.history import read_history

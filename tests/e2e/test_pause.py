@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
-from crds.kubernetes import DEPLOYMENT, SERVICE
-from handlers.cli.devstack.weir import REPOSITORY
+from crds.kubernetes import DEPLOYMENT, SERVICE, Manifest
 from handlers.pause import ANNOTATION
 from tests.builders import a_small_deployment
-from tests.e2e.stage import Stage, container, uid
+from tests.e2e.stage import Stage, container, versions
+from tests.e2e.terminal import weir_command
 from tests.witness.quiet import quiet
-
-PAUSED = f'{{"metadata":{{"annotations":{{"{ANNOTATION}":"true"}}}}}}'
-LOOK_SECONDS = 0.5
-
-
-def weir_command(stage: Stage, *words: str) -> str:
-    """Return what a command of ours prints to an administrator."""
-    done = subprocess.run(
-        [sys.executable, "-m", "handlers", *words],
-        cwd=REPOSITORY,
-        env={
-            "PATH": os.environ["PATH"],
-            "KUBECONFIG": str(stage.cluster.kubeconfig()),
-            "WEIR_OWN_NAMESPACE": stage.namespace,
-            "HOME": str(Path.home()),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def versions(stage: Stage) -> dict[str, Any]:
-    """Return which state of which child there is."""
-    return {
-        name: (uid(child), child["metadata"].get("generation"))
-        for name, child in stage.children().items()
-    }
 
 
 async def test_a_resource_that_is_paused_from_birth_gets_no_child_until_it_is_resumed(
     running: Stage,
 ) -> None:
-    chat = a_small_deployment("chat").manifest()
-    chat["metadata"]["annotations"] = {ANNOTATION: "true"}
-    running.apply(chat)
+    running.apply(_paused(a_small_deployment("chat").manifest()))
 
     said = await running.says("chat", "Progressing", "False", "Paused", "create Deployment/chat-")
     assert "weir resume" in said["message"]
@@ -102,6 +63,5 @@ async def test_edits_of_a_paused_resource_wait_and_are_then_carried_out_as_a_who
     assert running.find(SERVICE, "chat-server") is not None
 
 
-def _paused(manifest: dict[str, Any]) -> dict[str, Any]:
-    annotations = json.loads(PAUSED)["metadata"]["annotations"]
-    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
+def _paused(manifest: Manifest) -> Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": {ANNOTATION: "true"}}}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from crds.kubernetes import DEPLOYMENT
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.builders import a_small_deployment
-from tests.e2e.stage import Stage, container
-from tests.e2e.test_pause import versions, weir_command
+from tests.e2e.crowd import http_get
+from tests.e2e.stage import Stage, container, versions
+from tests.e2e.terminal import weir_command
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 from tests.witness.quiet import quiet
@@ -20,11 +18,8 @@ LOOK_SECONDS = 0.5
 
 
 @pytest.fixture
-def own_stage(
-    control_plane: ControlPlane, namespace: str, weir: Weir, monkeypatch: pytest.MonkeyPatch
-) -> Stage:
+def own_stage(control_plane: ControlPlane, namespace: str, weir: Weir) -> Stage:
     """A namespace whose handlers take it for Weir's own: nobody else is paused with them."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig()))
     stage = Stage(control_plane, namespace, weir)
     stage.start(
         watch_namespaces=namespace,
@@ -48,7 +43,12 @@ async def test_a_pause_of_everything_outlives_the_handlers_and_costs_nothing_at_
     assert "paused already" in weir_command(stage, "pause", "--all")
     stage.handlers.restart()
     stage.handlers.wait_ready()
-    await eventually(lambda: "weir_paused 1.0" in _metrics(stage))
+
+    async def is_counted() -> bool:
+        _, text = await http_get(f"{stage.handlers.http_url}/metrics")
+        return "weir_paused 1.0" in text
+
+    await eventually(is_counted)
     async with quiet(stage.cluster, stage.namespace):
         await stage.looked_at_again("chat")
 
@@ -65,18 +65,3 @@ async def test_a_pause_of_everything_outlives_the_handlers_and_costs_nothing_at_
     await stage.ready("chat")
     image = container(stage.get(DEPLOYMENT, "chat-server"))["image"]
     assert image == "registry.example/infera:2"
-
-
-def _metrics(stage: Stage) -> str:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())",
-            f"{stage.handlers.http_url}/metrics",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
