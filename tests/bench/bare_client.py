@@ -13,6 +13,7 @@ from copy import deepcopy
 import msgspec
 from msgspec import Struct
 
+from bridge.kube import APPLY, MERGE_PATCH
 from crds import KINDS
 from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
@@ -20,7 +21,7 @@ from crds.kubernetes import DEPLOYMENT, Manifest
 from handlers import plan
 from handlers.handler import Facts, Observation
 from handlers.inferadeployment import HANDLER
-from tests.bench.client import APPLY_PATCH, MERGE_PATCH, Client, each
+from tests.bench.client import Client, each
 from tests.bench.user import NAMESPACE, SUFFIX, edit
 
 USER_AGENT = "bare-client"
@@ -86,7 +87,7 @@ def edition(live: Manifest, number: int) -> Job:
         method="PATCH",
         path=f"{DEPLOYMENT.path(NAMESPACE, name + SUFFIX)}?{_WRITER}&force=true",
         body=msgspec.json.encode(plan.marked(child, HANDLER.renderer)),
-        content_type=APPLY_PATCH,
+        content_type=APPLY,
     )
     user = Request(
         method="PATCH",

@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
+from bridge.kube import JSON
 from crds.kind import Kind
 from tests.faults.kubeconfig import api_server
 
 IN_FLIGHT = 16
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 T = TypeVar("T")
 

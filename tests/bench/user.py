@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from bridge.kube import MERGE_PATCH
 from crds.inferadeployment import CONTRACT
 from crds.kubernetes import Manifest
-from tests.bench.client import MERGE_PATCH, Client, each
+from tests.bench.client import Client, each
 from tests.builders import a_small_deployment
 
 NAMESPACE = "bench"

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from bridge.kube import MERGE_PATCH
 from bridge.settings import variable
 from crds.inferadeployment import KIND
 from crds.kind import Kind
@@ -53,7 +54,6 @@ _PATIENCE_SECONDS = 3 * PATIENCE_SECONDS
 _ASK_AGAIN_SECONDS = 0.2
 _SERVER_IN_TROUBLE = 500
 _CLIENT_SLOW_DOWN = 429
-_MERGE = "application/merge-patch+json"
 _ENDS = {"reconciled", "delivery not settled"}
 """Log lines with which a handler ends a reconcile that wrote something."""
 
@@ -202,7 +202,7 @@ class Crowd:
     ) -> Any:
         """Return what an administrator's request is answered, however often it takes."""
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        headers = {"Content-Type": _MERGE if method == "PATCH" else "application/json"}
+        headers = {"Content-Type": MERGE_PATCH if method == "PATCH" else "application/json"}
         data = None if body is None else msgspec.json.encode(body)
         while True:
             try:

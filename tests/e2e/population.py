@@ -12,6 +12,7 @@ import nats
 import nats.js.errors
 from msgspec import Struct
 
+from bridge.kube import MERGE_PATCH
 from bridge.streams import QUEUE, consumer_name
 from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
@@ -33,7 +34,6 @@ Times of a handler's death and return, shorter than production's; the same order
 A process that gets no time for 3 s still has enough of its lease left to write.
 """
 
-MERGE = "application/merge-patch+json"
 RESOURCES_AT_ONCE = 64
 CHILD_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns if not child.optional)
 """Kinds that every API server serves."""
@@ -72,7 +72,7 @@ class Population:
             "PATCH",
             CONTRACT.kind.path(self.namespace, name),
             json={"spec": spec},
-            headers={"Content-Type": MERGE},
+            headers={"Content-Type": MERGE_PATCH},
         )
 
     async def delete(self, name: str) -> None:

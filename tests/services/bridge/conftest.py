@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge import telemetry
 from bridge.events import ChangeEvent, EventType, decode
 from bridge.jetstream import Bus
-from bridge.kube import Kube, connect_kube
+from bridge.kube import MERGE_PATCH, Kube, connect_kube
 from bridge.nats_connection import connect_nats
 from bridge.relay import Relay
 from bridge.settings import Settings
@@ -95,7 +95,7 @@ class Resources:
             "PATCH",
             kind.path(self.namespace, name, subresource),
             body=msgspec.json.encode(change),
-            content_type="application/merge-patch+json",
+            content_type=MERGE_PATCH,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridge.kube import APPLY, Kube, connect_kube
+from bridge.kube import APPLY, MERGE_PATCH, Kube, connect_kube
 from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL, MANAGED_BY, MANAGED_BY_LABEL
 from crds.kind import Kind
@@ -27,7 +27,6 @@ from handlers.writes import Writer, Writes
 from tests.builders import an_infera_deployment
 
 OWNER = "owner"
-MERGE_PATCH = "application/merge-patch+json"
 GIVEN_AGAIN = 20
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridge.kube import MERGE_PATCH
 from bridge.kube_errors import Refused
 from crds.inferadeployment import MANAGED_BY_LABEL
 from crds.kubernetes import Manifest
@@ -291,7 +292,7 @@ async def test_a_scaler_keeps_its_replicas_until_the_resource_asks_for_another_n
             scale,
             query={"fieldManager": by},
             body=b'{"spec":{"replicas":%d}}' % number,
-            content_type="application/merge-patch+json",
+            content_type=MERGE_PATCH,
         )
 
     await scaled(4, "kube-controller-manager")
