@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 EXPIRES_SECONDS = 10.0
-"""The server ends an unanswered request after so long, and says what is left of it."""
+"""The server ends an unanswered request after so long at most, and says what is left of it."""
 GRACE_SECONDS = 2.0
 """A request that was not ended so long after its expiry was lost with its connection."""
 _SECOND = 1_000_000_000
@@ -170,8 +171,11 @@ class Pull:
         if not self._bus.is_connected:
             return
         self.is_missing = False
-        request = {"batch": count, "expires": int(EXPIRES_SECONDS * _SECOND)}
-        self._asks.append([time.monotonic() + EXPIRES_SECONDS + GRACE_SECONDS, count])
+        # The oldest request is served first: among handlers in step with each other, and with the
+        # resync, one and the same would always have it.
+        expires_seconds = EXPIRES_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - guards nothing
+        request = {"batch": count, "expires": int(expires_seconds * _SECOND)}
+        self._asks.append([time.monotonic() + expires_seconds + GRACE_SECONDS, count])
         await self._bus.client.publish(
             self._subject, msgspec.json.encode(request), reply=self._inbox
         )
