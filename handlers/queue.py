@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 EXPIRES_SECONDS = 10.0
-"""The server ends an unanswered request after so long at most, and says what is left of it."""
+"""The server ends an unanswered request after so long, or half as long again, and says what is left of it."""
 GRACE_SECONDS = 2.0
 """A request that was not ended so long after its expiry was lost with its connection."""
 _SECOND = 1_000_000_000
@@ -173,7 +173,7 @@ class Pull:
         self.is_missing = False
         # The oldest request is served first: among handlers in step with each other, and with the
         # resync, one and the same would always have it.
-        expires_seconds = EXPIRES_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - guards nothing
+        expires_seconds = EXPIRES_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311 - guards nothing
         request = {"batch": count, "expires": int(expires_seconds * _SECOND)}
         self._asks.append([time.monotonic() + expires_seconds + GRACE_SECONDS, count])
         await self._bus.client.publish(
