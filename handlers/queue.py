@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 EXPIRES_SECONDS = 10.0
-"""The server ends an unanswered request after so long, or half as long again, and says what is left of it."""
+"""The server ends an unanswered request after so long at least, and says what is left of it."""
 GRACE_SECONDS = 2.0
 """A request that was not ended so long after its expiry was lost with its connection."""
 _SECOND = 1_000_000_000
