@@ -60,6 +60,8 @@ class EventType(StrEnum):
     """CloudEvents `type` of what is published to the queue."""
 
     CHANGED = "dev.weir.changed"
+    OBSERVED = "dev.weir.observed"
+    """A child appeared, or one did whose status the resource's is made of: a glance may do."""
     DELETED = "dev.weir.deleted"
     RESYNC = "dev.weir.resync"
     REFERRED = "dev.weir.referred"
@@ -89,9 +91,33 @@ class ChangeEvent(Struct, frozen=True, kw_only=True):
     children: tuple[ChildHint, ...] = ()
 
 
+_WEIGHT = {
+    EventType.OBSERVED: 0,
+    EventType.CHANGED: 1,
+    EventType.DELETED: 1,
+    EventType.REFERRED: 1,
+    EventType.RESYNC: 2,
+}
+"""Of two looks that these ask for, the weightier one does for both."""
+
+
+def joined(first: ChangeEvent, second: ChangeEvent) -> ChangeEvent | None:
+    """Return the event whose look does for two of one key, None where it takes two looks."""
+    if first.type not in _WEIGHT or second.type not in _WEIGHT:
+        return None
+    weightier = first if _WEIGHT[first.type] >= _WEIGHT[second.type] else second
+    children = tuple(dict.fromkeys((*first.children, *second.children)))
+    return msgspec.structs.replace(weightier, children=children)
+
+
 def seen_id(key: ObjectKey, uid: str, resource_version: str) -> str:
     """Return the id of "this object state was seen": the same state gives the same id."""
     return f"{key.token}:{uid}:{resource_version}"
+
+
+def observed_id(key: ObjectKey, uid: str, resource_version: str) -> str:
+    """Return the id of "a child is seen to be so", in a place of its own in the queue."""
+    return f"{key.token}:{uid}:{resource_version}:observed"
 
 
 def deleted_id(key: ObjectKey, uid: str, resource_version: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -28,6 +29,24 @@ class Scope(NamedTuple):
 
     kind: Kind
     namespace: str
+
+
+class News(Enum):
+    """What is new about an object."""
+
+    APPEARED = "appeared"
+    """Nothing of its name was there: had something been, its deletion was told."""
+    ALTERED = "altered"
+    MOVED = "moved"
+    """It has another owner; or it was met in a list, and what was there before is not known."""
+
+
+class Change(NamedTuple):
+    """A state that matters."""
+
+    keys: tuple[ObjectKey, ...]
+    """Whom it concerns: the owner, and the former one where it changed."""
+    news: News
 
 
 class Record(Struct, gc=False):
@@ -49,7 +68,8 @@ class _Scoped(Struct):
     records: dict[str, Record]
     """By uid."""
     listing: set[str] | None = None
-    """The uids that a running list has named so far."""
+    """The uids that a running list has named so far; None where it can miss nothing."""
+    is_listing: bool = False
 
 
 class Index:
@@ -61,9 +81,9 @@ class Index:
 
     def apply(
         self, scope: Scope, meta: ObjectMeta, owner: ObjectKey | None, digest: int, *, keep: bool
-    ) -> tuple[ObjectKey, ...] | None:
+    ) -> Change | None:
         """
-        Remember a state; return whose keys it concerns, None where nothing that matters changed.
+        Remember a state; return whom it concerns, None where nothing that matters changed.
 
         With `keep`, the metadata is remembered too. What is nobody's and not kept is not
         remembered.
@@ -78,18 +98,20 @@ class Index:
             record = Record(scope.kind.kind, meta.name, meta.uid, version(meta), None, digest, None)
             scoped.records[meta.uid] = record
             before, changed = None, True
+            news = News.MOVED if scoped.is_listing else News.APPEARED
         else:
             before, changed = record.owner, record.digest != digest
+            news = News.ALTERED if owner == before else News.MOVED
             record.version = version(meta)
             record.digest = digest
         if keep:
             record.meta = _kept(meta, record)
         if owner != before:
             self._move(record, owner)
-            return tuple(key for key in (owner, before) if key is not None)
+            return Change(tuple(key for key in (owner, before) if key is not None), news)
         if not changed:
             return None
-        return (owner,) if owner is not None else ()
+        return Change((owner,) if owner is not None else (), news)
 
     def delete(self, scope: Scope, uid: str) -> Record | None:
         """Forget an object; return what was known of it, None where nothing was."""
@@ -106,11 +128,12 @@ class Index:
         scoped = self._scoped(scope)
         # Where nothing is known, nothing can be missed: the largest list needs no set of names.
         scoped.listing = set() if scoped.records else None
+        scoped.is_listing = True
 
     def end_list(self, scope: Scope) -> list[Record]:
         """Return the objects that the list did not name, which are forgotten now."""
         scoped = self._scoped(scope)
-        named, scoped.listing = scoped.listing, None
+        named, scoped.listing, scoped.is_listing = scoped.listing, None, False
         if named is None:
             return []
         return [

@@ -2,10 +2,11 @@
 Publishes events to the queue until each is acknowledged, however long NATS is away.
 
 An event goes to slot 0 of its key where that is empty, which keeps its place in the queue, else
-to slot 1, which overwrites what waits there. What cannot be sent waits here, one event per key,
-and goes when NATS is back; beyond a bounded number of keys a resync is asked for instead.
+to slot 1, which overwrites what waits there. What a glance may do for has slot 2 for itself: it
+must not take the place of what asks for more. What cannot be sent waits here, one event per place,
+and goes when NATS is back; beyond a bounded number of places a resync is asked for instead.
 
-Of two events of one key that wait, the one that saw the later version stays. Its id is what
+Of two events of one place that wait, the one that saw the later version stays. Its id is what
 another bridge would publish too, and whoever published that id had seen at least as much; an
 earlier id may have been published, and be dropped as a duplicate, before the later change was.
 """
@@ -17,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from opentelemetry.trace import SpanKind
@@ -63,9 +64,13 @@ class Waiting(Struct, frozen=True, gc=False):
 
 
 async def put(bus: Bus, event: ChangeEvent) -> PubAck:
-    """The event waits in the queue: in slot 0 of its key, else over what waits in slot 1."""
+    """The event waits in the queue: in slot 0 of its key, else over what waits in slot 1 or 2."""
     headers, payload = encode(event)
     subject = f"{WORK_SUBJECT}.{event.key.token}"
+    if event.type is EventType.OBSERVED:
+        return await bus.publish(
+            f"{subject}.2", payload, headers=headers, timeout_seconds=_ACK_SECONDS
+        )
     try:
         return await bus.publish(
             f"{subject}.0",
@@ -78,6 +83,13 @@ async def put(bus: Bus, event: ChangeEvent) -> PubAck:
         return await bus.publish(
             f"{subject}.1", payload, headers=headers, timeout_seconds=_ACK_SECONDS
         )
+
+
+class _Place(NamedTuple):
+    """Where an event goes: one place waits in memory, flies, or is held, as one."""
+
+    key: ObjectKey
+    is_observed: bool
 
 
 class Publisher:
@@ -99,12 +111,12 @@ class Publisher:
         self._bus = bus
         self._hint = hint
         self._pending_max = pending_max
-        self._waiting: dict[ObjectKey, Waiting] = {}
-        self._flying: dict[ObjectKey, Waiting] = {}
-        self._ready: deque[ObjectKey] = deque()
-        """Keys that wait, are not in flight and not held back, each once."""
-        self._held: dict[ObjectKey, asyncio.TimerHandle] = {}
-        """Keys that wait for more of their kind."""
+        self._waiting: dict[_Place, Waiting] = {}
+        self._flying: dict[_Place, Waiting] = {}
+        self._ready: deque[_Place] = deque()
+        """Places that wait, are not in flight and not held back, each once."""
+        self._held: dict[_Place, asyncio.TimerHandle] = {}
+        """Places that wait for more of their kind."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -126,14 +138,15 @@ class Publisher:
         """
         The event, or one that says more, is published as soon as NATS takes it.
 
-        One that is held back waits for others of its key: what comes in a row is published once.
+        One that is held back waits for others of its place: what comes in a row is published once.
         """
         waiting = Waiting(type, id, rank, time.time())
-        before = self._waiting.get(key)
+        place = _Place(key, type is EventType.OBSERVED)
+        before = self._waiting.get(place)
         if before is not None:
-            self._waiting[key] = before.or_later(waiting)
+            self._waiting[place] = before.or_later(waiting)
             if not hold_seconds:
-                self._let_go(key)
+                self._let_go(place)
             return
         if self.pending >= self._pending_max:
             if not self._overflowed:
@@ -141,21 +154,21 @@ class Publisher:
             self._overflowed = True
             METRICS.count("weir_publish_overflowed")
             return
-        self._waiting[key] = waiting
+        self._waiting[place] = waiting
         if hold_seconds:
             loop = asyncio.get_running_loop()
-            self._held[key] = loop.call_later(hold_seconds, self._let_go, key)
+            self._held[place] = loop.call_later(hold_seconds, self._let_go, place)
             self._idle.clear()
-        elif key not in self._flying:
-            self._make_ready(key)
+        elif place not in self._flying:
+            self._make_ready(place)
 
-    def _let_go(self, key: ObjectKey) -> None:
-        """A key that was held back is published now."""
-        timer = self._held.pop(key, None)
+    def _let_go(self, place: _Place) -> None:
+        """What was held back is published now."""
+        timer = self._held.pop(place, None)
         if timer is not None:
             timer.cancel()
-            if key not in self._flying:
-                self._make_ready(key)
+            if place not in self._flying:
+                self._make_ready(place)
 
     @property
     def pending(self) -> int:
@@ -183,8 +196,8 @@ class Publisher:
 
     async def drain(self) -> None:
         """Nothing waits afterwards."""
-        for key in tuple(self._held):
-            self._let_go(key)
+        for place in tuple(self._held):
+            self._let_go(place)
         await self._idle.wait()
 
     def forget_sequence(self) -> None:
@@ -207,24 +220,25 @@ class Publisher:
                 else:
                     tasks.create_task(self._publish(self._ready.popleft()))
 
-    async def _publish(self, key: ObjectKey) -> None:
-        waiting = self._flying[key] = self._waiting.pop(key)
+    async def _publish(self, place: _Place) -> None:
+        kind = place.key.kind
+        waiting = self._flying[place] = self._waiting.pop(place)
         try:
-            ack = await self._send(key, waiting)
+            ack = await self._send(place.key, waiting)
         except BusUnavailable as exc:
-            METRICS.published(key.kind, waiting.type, "failed")
-            self._waiting[key] = waiting.or_later(self._waiting.get(key))
+            METRICS.published(kind, waiting.type, "failed")
+            self._waiting[place] = waiting.or_later(self._waiting.get(place))
             self._fail(exc)
         else:
-            METRICS.published(key.kind, waiting.type, "duplicate" if ack.duplicate else "stored")
+            METRICS.published(kind, waiting.type, "duplicate" if ack.duplicate else "stored")
             self._succeed()
         finally:
-            del self._flying[key]
+            del self._flying[place]
             self._landed.set()
             self._window.release()
-            if key in self._waiting:
-                if key not in self._held:
-                    self._make_ready(key)
+            if place in self._waiting:
+                if place not in self._held:
+                    self._make_ready(place)
             elif not self.pending:
                 self._idle.set()
 
@@ -255,8 +269,8 @@ class Publisher:
         self.sequence = max(self.sequence, ack.seq)
         return ack
 
-    def _make_ready(self, key: ObjectKey) -> None:
-        self._ready.append(key)
+    def _make_ready(self, place: _Place) -> None:
+        self._ready.append(place)
         self._idle.clear()
         self._work.set()
 

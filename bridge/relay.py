@@ -25,11 +25,12 @@ from bridge.events import (
     EventType,
     ObjectKey,
     deleted_id,
+    observed_id,
     resync_id,
     seen_id,
 )
 from bridge.health import Check
-from bridge.index import Index, Record, Scope, version
+from bridge.index import Index, News, Record, Scope, version
 from bridge.jetstream import Bus
 from bridge.kube import Kube
 from bridge.objects import Seen
@@ -65,6 +66,13 @@ class Relay:
         self._settings = settings
         self._contracts = tuple(contracts)
         self._own_kinds = {contract.kind for contract in self._contracts}
+        self._judged = {
+            (contract.kind.queue_name, child.kind)
+            for contract in self._contracts
+            for child in contract.owns
+            if child.status_fields
+        }
+        """Whose status is made of which children's."""
         self._owners = Owners(self._contracts)
         self._index = Index()
         self._publisher = Publisher(bus, self._hint, pending_max=settings.pending_max)
@@ -152,17 +160,31 @@ class Relay:
         # A CRD says in its status that it is served, of which the watch gets nothing.
         matters = digest(seen, any_change=is_crd)
         owner = self._owners.owner(scope.kind, meta)
-        keys = self._index.apply(scope, meta, owner, matters, keep=watch.watched.keep_meta)
-        if keys is None or scope in self._fresh:
+        change = self._index.apply(scope, meta, owner, matters, keep=watch.watched.keep_meta)
+        if change is None or scope in self._fresh:
             # What the first list of a scope names is looked at when it is complete.
             return
-        rank = version(meta)
         # A birth makes a row of events of its own children, and so does a roll-out.
         hold = 0.0 if scope.kind in self._own_kinds else self._settings.child_hold_seconds
-        for key in keys:
-            identity = seen_id(key, meta.uid, meta.resource_version)
-            self._publisher.offer(key, EventType.CHANGED, identity, rank, hold_seconds=hold)
+        for key in change.keys:
+            is_observed = self._is_observed(key, scope.kind, change.news)
+            type_ = EventType.OBSERVED if is_observed else EventType.CHANGED
+            make_id = observed_id if is_observed else seen_id
+            identity = make_id(key, meta.uid, meta.resource_version)
+            self._publisher.offer(key, type_, identity, version(meta), hold_seconds=hold)
         self._refer(scope.kind, meta)
+
+    def _is_observed(self, key: ObjectKey, kind: Kind, news: News) -> bool:
+        """
+        Return whether a glance finds all that the change can bring.
+
+        A glance reads the children whose status is judged, whole. Of the others it need not read
+        one that appeared: who made it in the place of another deleted that one, which is told, and
+        what the resource does not ask for is seen by its name.
+        """
+        if news is News.APPEARED:
+            return kind not in self._own_kinds
+        return news is News.ALTERED and (key.kind, kind) in self._judged
 
     def _delete(self, scope: Scope, meta: ObjectMeta) -> None:
         record = self._index.delete(scope, meta.uid)

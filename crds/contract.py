@@ -18,7 +18,11 @@ class Child(Struct, frozen=True, kw_only=True):
 
     kind: Kind
     status_fields: tuple[str, ...] = ()
-    """Fields directly under `status` whose change is worth a reconcile."""
+    """
+    Fields directly under `status` whose change is worth a reconcile.
+
+    Only of kinds that name some does a resource's status depend on more than their being there.
+    """
     optional: bool = False
     """True where the API server need not serve the kind (a CRD of somebody else)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -99,6 +99,16 @@ class Making(Struct, frozen=True, kw_only=True):
         data = await self.kube.get(self.kind(name.kind), self.namespace, name.name)
         return None if data is None else msgspec.json.decode(data)
 
+    async def read_all(self, names: Sequence[ChildName]) -> dict[ChildName, Manifest | None]:
+        """Return children as the quorum holds them."""
+        limit = asyncio.Semaphore(IN_PARALLEL)
+
+        async def read(name: ChildName) -> Manifest | None:
+            async with limit:
+                return await self.read(name)
+
+        return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
+
 
 async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Child]:
     """
@@ -110,10 +120,6 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
     failures: list[BaseException] = []
     limit = asyncio.Semaphore(IN_PARALLEL)
 
-    async def read(manifest: Manifest) -> Manifest | None:
-        async with limit:
-            return await making.read(plan.child_name(manifest))
-
     async def one(manifest: Manifest) -> Child:
         async with limit:
             return await make(making, manifest, lives.get(plan.child_name(manifest)))
@@ -121,8 +127,7 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
     lives: dict[ChildName, Manifest | None] = {}
     if not making.is_birth:
         # All are read before one is written: a newer renderer's work is left alone as a whole.
-        names = [plan.child_name(manifest) for manifest in manifests]
-        lives = dict(zip(names, await asyncio.gather(*map(read, manifests)), strict=True))
+        lives = await making.read_all([plan.child_name(manifest) for manifest in manifests])
         await _yield_to_newer(making, lives.values())
     for wave in (False, True):
         chosen = [manifest for manifest in manifests if _refers(manifest) is wave]

@@ -19,6 +19,7 @@ from bridge.kube import Kube
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
 from handlers.apply import Child, Making, make_all
+from handlers.glance import glance
 from handlers.handler import (
     AnyHandler,
     ChildName,
@@ -95,6 +96,9 @@ async def match_children(
         may_roll_out=world.may_roll_out,
         is_birth=not event.children and not (resource.get("status") or {}),
     )
+    glanced = await glance(event, wanted.rendering, state, making)
+    if glanced is not None:
+        return glanced, []
     children = await make_all(making, wanted.rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
     problems += await prune(

@@ -162,8 +162,10 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
     either, but for Ready: that nothing is degraded is no news. Of conditions that change for one
     reason one is told, but for warnings, and Ready before all others: its message holds theirs.
     The end of one is told where nothing else is, and that nothing is under way any more never.
+    Of the first judgement of a resource only what is wrong, or Ready, is news.
     """
     old = {condition.get("type"): condition for condition in _listed(before)}
+    is_birth = READY not in old
     changed: list[Transition] = []
     # Those that stood first may be another's, of a former operator.
     for condition in sorted(_listed(after), key=lambda listed: listed.get("type") != READY):
@@ -177,13 +179,16 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
             continue
         if type_ != WARNING and any(told.reason == reason for told in changed):
             continue
+        is_warning = _is_warning(type_, status, reason)
+        if is_birth and not is_warning and (type_, status) != (READY, "True"):
+            continue
         changed.append(
             Transition(
                 type=type_,
                 status=status,
                 reason=reason,
                 message=str(condition.get("message", "")),
-                warning=_is_warning(type_, status, reason),
+                warning=is_warning,
             )
         )
     return changed

@@ -17,7 +17,7 @@ import msgspec
 import nats.errors
 
 from bridge import streams
-from bridge.events import ChangeEvent, ObjectKey, decode
+from bridge.events import ChangeEvent, ObjectKey, decode, joined
 from bridge.jetstream import Bus, BusError
 from bridge.telemetry import logger
 
@@ -37,12 +37,11 @@ log = logger(__name__)
 
 
 class Delivery:
-    """One message in our hands, until it is acknowledged or given back."""
+    """A message in our hands, and those that it answers for, until they are dealt with."""
 
     def __init__(self, message: Msg, event: ChangeEvent, is_lost: Callable[[], bool]) -> None:
         """Take a message of the queue, what it says, and whether that queue is no more."""
-        self._message = message
-        self._is_lost = is_lost
+        self._messages = {message.subject: (message, is_lost)}
         self.event = event
         metadata = message.metadata
         self.sequence: int = metadata.sequence.stream
@@ -52,6 +51,20 @@ class Delivery:
     def key(self) -> ObjectKey:
         """Which resource it is about."""
         return self.event.key
+
+    def absorb(self, later: Delivery) -> bool:
+        """
+        Return whether one look does for both; then this one answers for the other, too.
+
+        A message in the place of another of its slot is the only one left of the two.
+        """
+        event = joined(self.event, later.event)
+        if event is None:
+            return False
+        self.event = event
+        self.delivered = max(self.delivered, later.delivered)
+        self._messages |= later._messages
+        return True
 
     async def acknowledge(self) -> None:
         """Take the message out of the queue; a lost acknowledgement costs one look too many."""
@@ -67,13 +80,14 @@ class Delivery:
         await self._answer(b"+WPI")
 
     async def _answer(self, word: bytes) -> None:
-        client = self._message._client  # noqa: SLF001 - nats-py's own ack refuses a second answer
-        if not client.is_connected or self._is_lost():
-            return  # the queue delivers it again, after ack_wait, if it is there yet
-        try:
-            await client.publish(self._message.reply, word)
-        except (nats.errors.Error, OSError) as exc:
-            log.debug("message not answered", action="queue", error=str(exc))
+        for message, is_lost in tuple(self._messages.values()):
+            client = message._client  # noqa: SLF001 - nats-py's own ack refuses a second answer
+            if not client.is_connected or is_lost():
+                continue  # the queue delivers it again, after ack_wait, if it is there yet
+            try:
+                await client.publish(message.reply, word)
+            except (nats.errors.Error, OSError) as exc:
+                log.debug("message not answered", action="queue", error=str(exc))
 
 
 class Incarnation:

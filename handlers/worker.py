@@ -8,11 +8,13 @@ holds.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
 
+from bridge.events import ObjectKey
 from bridge.jetstream import Bus, BusError
 from bridge.telemetry import bound, logger
 from handlers.attempt import UNSETTLED_RETRY_SECONDS, Attempt, Workplace
@@ -54,6 +56,10 @@ class Worker:
         self._solitude = Solitude()
         self._pull = Pull(self._bus, group)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._in_hand: Counter[ObjectKey] = Counter()
+        """Deliveries by object: one of each runs, and others wait for it."""
+        self._next: dict[ObjectKey, Delivery] = {}
+        """Those that wait for their object, and take in what comes for it meanwhile."""
         self._stopping = asyncio.Event()
         self._is_cut = False
         self._limit = ConcurrencyLimit(
@@ -90,18 +96,23 @@ class Worker:
                 return
         if self._pull.is_missing:
             await self._declare()
-        free = self._limit.allowed - len(self._tasks) - self._pull.owed
+        free = self._limit.allowed - len(self._in_hand) - self._pull.owed
         if free > 0:
             await self._pull.ask(free)
         delivery = await self._pull.take(TAKE_SECONDS)
         if delivery is None:
             return
-        if len(self._tasks) >= self._limit.allowed or self._stopping.is_set():
+        key = delivery.key
+        is_full = len(self._in_hand) >= self._limit.allowed and key not in self._in_hand
+        if is_full or self._stopping.is_set():
             await delivery.give_back(0)
+            return
+        if key in self._next and self._next[key].absorb(delivery):
             return
         task = asyncio.create_task(self._handle(delivery))
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._in_hand[key] += 1
+        task.add_done_callback(partial(self._done, key))
 
     async def _sit_out(self, breaker: Breaker) -> None:
         """Leave what was asked for before the backend went to handlers that still reach it."""
@@ -113,8 +124,11 @@ class Worker:
                 await delivery.give_back(0)
         closing.cancel()
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, key: ObjectKey, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._in_hand[key] -= 1
+        if not self._in_hand[key]:
+            del self._in_hand[key]
         self._pull.wake()
         if not task.cancelled() and (exc := task.exception()) is not None:
             log.error("delivery not settled", action="worker", exception=exc)
@@ -153,7 +167,7 @@ class Worker:
             async with AsyncExitStack() as held:
                 held.push_async_exit(partial(_give_back_when_cut, delivery))
                 await held.enter_async_context(self._beating(delivery))
-                await held.enter_async_context(self._locks.held(key))
+                await held.enter_async_context(self._first(delivery))
                 # Its turn first: what waits here when the process dies holds no lease, so it was
                 # not run and becomes no suspect.
                 turn = await held.enter_async_context(self._solitude.turn())
@@ -171,6 +185,23 @@ class Worker:
                     await attempt.run()
                 finally:
                     await self._leases.release(lease)
+
+    @asynccontextmanager
+    async def _first(self, delivery: Delivery) -> AsyncIterator[None]:
+        """The object is nobody else's in this process; until it is, the delivery may grow."""
+        key = delivery.key
+        self._next.setdefault(key, delivery)
+        try:
+            async with self._locks.held(key):
+                self._is_grown(delivery)
+                yield
+        finally:
+            self._is_grown(delivery)
+
+    def _is_grown(self, delivery: Delivery) -> None:
+        """What comes now is another look's."""
+        if self._next.get(delivery.key) is delivery:
+            del self._next[delivery.key]
 
     @asynccontextmanager
     async def _beating(self, delivery: Delivery) -> AsyncIterator[None]:

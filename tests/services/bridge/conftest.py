@@ -111,11 +111,29 @@ async def ready(relay: Relay) -> None:
 
 
 def a_service_of(owner: str, name: str) -> dict[str, Any]:
+    return {"metadata": _metadata_of(owner, name), "spec": {"ports": [{"port": 80}]}}
+
+
+def a_deployment_of(owner: str, name: str) -> dict[str, Any]:
+    """Return a Deployment without pods."""
+    labels = {"app": name}
+    pod = {"containers": [{"name": "main", "image": "registry.example/a:1"}]}
+    return {
+        "metadata": _metadata_of(owner, name),
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _metadata_of(owner: str, name: str) -> dict[str, Any]:
     labels = {
         "app.kubernetes.io/managed-by": "infera-operator",
         "infera.amd.com/deployment": owner,
     }
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}}
+    return {"name": name, "labels": labels}
 
 
 Published = Callable[[EventType, str], int]

@@ -5,8 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from bridge.events import ChildHint, EventType
-from crds.kubernetes import SERVICE
-from tests.services.bridge.conftest import Bridge, Published, Resources, Taker, a_service_of, ready
+from crds.kubernetes import DEPLOYMENT, SERVICE
+from tests.services.bridge.conftest import (
+    Bridge,
+    Published,
+    Resources,
+    Taker,
+    a_deployment_of,
+    a_service_of,
+    ready,
+)
 from tests.stack.eventually import eventually
 
 
@@ -41,9 +49,11 @@ async def test_a_child_wakes_its_owner_and_the_hint_names_it(
         await eventually(lambda: taken.of("parent"))
         taken.events.clear()
         await resources.create_object(SERVICE, a_service_of("parent", "parent-s"))
-        [event] = await eventually(lambda: taken.of("parent", EventType.CHANGED))
+        [event] = await eventually(lambda: taken.of("parent", EventType.OBSERVED))
         assert [(hint.kind, hint.name) for hint in event.children] == [("Service", "parent-s")]
         assert all(isinstance(hint, ChildHint) and hint.uid for hint in event.children)
+        await resources.patch(SERVICE, "parent-s", {"spec": {"ports": [{"port": 81}]}})
+        await eventually(lambda: taken.of("parent", EventType.CHANGED))
         await resources.delete("parent-s", SERVICE)
         [event] = await eventually(lambda: taken.of("parent", EventType.DELETED))
         assert event.children == ()
@@ -64,11 +74,29 @@ async def test_a_row_of_changes_of_children_is_one_event_and_an_edit_waits_for_n
         await resources.edit("parent", "i:2")
         [event] = await eventually(lambda: taken.of("parent"))
         assert event.type is EventType.CHANGED
-        # All that was seen before the edit was told with it.
-        assert published(EventType.CHANGED, "stored") == 2
-
         await resources.delete("parent-b", SERVICE)
         await eventually(lambda: taken.of("parent", EventType.DELETED))
+    # Who stops lets go of it.
+    [event] = await eventually(lambda: taken.of("parent", EventType.OBSERVED))
+    assert {hint.name for hint in event.children} == {"parent-a", "parent-c"}
+    assert published(EventType.OBSERVED, "stored") == 1
+
+
+async def test_what_a_child_is_judged_by_is_observed_and_all_else_is_a_change(
+    bridge: Bridge, taken: Taker, resources: Resources
+) -> None:
+    async with bridge(child_hold_seconds=0) as relay:
+        await ready(relay)
+        await resources.create("parent")
+        await eventually(lambda: taken.of("parent"))
+        await resources.create_object(DEPLOYMENT, a_deployment_of("parent", "parent-d"))
+        await eventually(lambda: taken.of("parent", EventType.OBSERVED))
+        taken.events.clear()
+        await resources.patch(DEPLOYMENT, "parent-d", {"status": {"readyReplicas": 1}}, "status")
+        await eventually(lambda: len(taken.of("parent", EventType.OBSERVED)) == 1)
+        await resources.patch(DEPLOYMENT, "parent-d", {"spec": {"replicas": 3}})
+        await eventually(lambda: len(taken.of("parent", EventType.OBSERVED)) > 1)
+        assert not taken.of("parent", EventType.CHANGED)
 
 
 async def test_what_no_reconcile_needs_to_see_makes_no_event(

@@ -105,6 +105,28 @@ async def test_what_is_given_back_comes_again_after_its_time(bus: Bus, pull: Pul
     assert third.delivered == 3
 
 
+async def test_what_answers_for_others_answers_for_all_of_them(bus: Bus, pull: Pull) -> None:
+    events = {"0": EventType.CHANGED, "1": EventType.CHANGED, "2": EventType.OBSERVED}
+    for slot, type_ in events.items():
+        headers, payload = encode(ChangeEvent(key=KEY, type=type_, id=f"{KEY.token}:{slot}"))
+        await bus.publish(f"{WORK_SUBJECT}.{KEY.token}.{slot}", payload, headers=headers)
+    await pull.ask(6)
+    first, second, third = [await pull.take(PATIENCE_SECONDS) for _ in range(3)]
+    assert first is not None and second is not None and third is not None  # noqa: PT018 - for mypy
+    assert third.absorb(first)
+    assert third.event.type is EventType.CHANGED
+    assert third.absorb(second)
+    await third.give_back(0)
+    again = [await pull.take(PATIENCE_SECONDS) for _ in range(3)]
+    assert {delivery.delivered for delivery in again if delivery} == {2}
+    one, *others = [delivery for delivery in again if delivery]
+    for other in others:
+        assert one.absorb(other)
+    assert one.delivered == 2
+    await one.acknowledge()
+    await eventually(lambda: _is_empty(bus))
+
+
 async def test_a_message_in_work_is_nobody_elses_and_a_silent_one_comes_again(
     nats_server: NatsServer,
 ) -> None:

@@ -15,6 +15,8 @@ from bridge.events import (
     decode,
     deleted_id,
     encode,
+    joined,
+    observed_id,
     resync_id,
     seen_id,
 )
@@ -123,9 +125,43 @@ def test_ids_tell_states_deletions_resyncs_and_keys_apart(
     ids = [
         seen_id(key, uid, version),
         deleted_id(key, uid, version),
+        observed_id(key, uid, version),
         resync_id(key, f"{version}:1"),
         resync_id(key, f"{version}:2"),
     ]
-    assert len(set(ids)) == 4
+    assert len(set(ids)) == 5
     assert all(id_.startswith(f"{key.token}:") for id_ in ids)
     assert (seen_id(other, uid, version) == seen_id(key, uid, version)) is (other == key)
+
+
+def an_event(type_: EventType, *children: str) -> ChangeEvent:
+    hints = tuple(ChildHint("Service", name, f"uid-{name}") for name in children)
+    return ChangeEvent(key=KEY, type=type_, id=type_.value, children=hints)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "weightier"),
+    [
+        (EventType.OBSERVED, EventType.OBSERVED, EventType.OBSERVED),
+        (EventType.OBSERVED, EventType.CHANGED, EventType.CHANGED),
+        (EventType.OBSERVED, EventType.DELETED, EventType.DELETED),
+        (EventType.CHANGED, EventType.RESYNC, EventType.RESYNC),
+        (EventType.REFERRED, EventType.OBSERVED, EventType.REFERRED),
+    ],
+)
+def test_of_two_looks_the_weightier_does_for_both_and_every_hint_is_kept(
+    one: EventType, other: EventType, weightier: EventType
+) -> None:
+    pair = an_event(one, "a", "b"), an_event(other, "b", "c")
+    for first, second in (pair, pair[::-1]):
+        look = joined(first, second)
+        assert look is not None
+        assert look.type is weightier
+        assert {hint.name for hint in look.children} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("due", [EventType.TIMER, EventType.RETRY])
+@pytest.mark.parametrize("other", EventType)
+def test_what_is_due_gets_a_look_of_its_own(due: EventType, other: EventType) -> None:
+    assert joined(an_event(due), an_event(other)) is None
+    assert joined(an_event(other), an_event(due)) is None

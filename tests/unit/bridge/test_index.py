@@ -3,12 +3,13 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bridge.events import ChildHint, ObjectKey
-from bridge.index import Index, Scope
+from bridge.index import Index, News, Scope
 from crds.kubernetes import DEPLOYMENT, SERVICE, ObjectMeta
 from tests.unit.bridge.objects import ENGINE, a_meta
 
@@ -22,7 +23,13 @@ BYTES_PER_OBJECT_MAX = 400
 def apply(
     index: Index, meta: ObjectMeta, owner: ObjectKey | None, digest: int = 1, *, keep: bool = False
 ) -> tuple[ObjectKey, ...] | None:
-    return index.apply(DEPLOYMENTS, meta, owner, digest, keep=keep)
+    change = index.apply(DEPLOYMENTS, meta, owner, digest, keep=keep)
+    return None if change is None else change.keys
+
+
+def news(index: Index, meta: ObjectMeta, owner: ObjectKey | None, digest: int = 1) -> News | None:
+    change = index.apply(DEPLOYMENTS, meta, owner, digest, keep=False)
+    return None if change is None else change.news
 
 
 def test_a_state_that_is_known_concerns_nobody() -> None:
@@ -30,6 +37,25 @@ def test_a_state_that_is_known_concerns_nobody() -> None:
     assert apply(index, a_meta(), A) == (A,)
     assert apply(index, a_meta(resource_version="8"), A) is None
     assert apply(index, a_meta(resource_version="9"), A, digest=2) == (A,)
+
+
+def test_what_is_new_is_an_object_its_owner_or_how_it_is() -> None:
+    index = Index()
+    assert news(index, a_meta(), A) is News.APPEARED
+    assert news(index, a_meta(), A, digest=2) is News.ALTERED
+    assert news(index, a_meta(), B, digest=3) is News.MOVED
+    assert news(index, a_meta(), B, digest=3) is None
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_of_what_a_list_names_nobody_knows_what_was_there_before(is_empty: bool) -> None:
+    index = Index()
+    if not is_empty:
+        apply(index, a_meta(uid="known"), A)
+    index.begin_list(DEPLOYMENTS)
+    assert news(index, a_meta(uid="met"), A) is News.MOVED
+    index.end_list(DEPLOYMENTS)
+    assert news(index, a_meta(uid="new"), A) is News.APPEARED
 
 
 def test_a_change_of_owner_concerns_both() -> None:

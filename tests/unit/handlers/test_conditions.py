@@ -119,16 +119,28 @@ def test_trouble_is_a_warning_and_waiting_is_none() -> None:
 
 
 def test_an_autoscaler_at_work_is_told_and_is_no_warning() -> None:
-    (changed,) = transitions(None, status_of(holds(Reason.SCALED_BY_OTHER, "keda", WARNING)))
+    before = status_of(holds())
+    scaled = status_of(holds(), holds(Reason.SCALED_BY_OTHER, "keda", WARNING))
+    (changed,) = transitions(before, scaled)
     assert not changed.warning
-    (changed,) = transitions(None, status_of(holds(Reason.FIELDS_IGNORED, "args", WARNING)))
+    (changed,) = transitions(
+        before, status_of(holds(), holds(Reason.FIELDS_IGNORED, "args", WARNING))
+    )
     assert changed.warning
 
 
 def test_at_birth_only_what_is_not_a_matter_of_course_is_news() -> None:
     born = status_of(fails(Reason.CREATING), fails(Reason.AS_ASKED, type_=DEGRADED))
-    assert [changed.type for changed in transitions(None, born)] == ["Ready"]
-    assert [changed.type for changed in transitions({"conditions": None}, born)] == ["Ready"]
+    assert transitions(None, born) == []
+    assert transitions({"conditions": None}, born) == []
+    refused = status_of(
+        fails(Reason.REFUSED),
+        holds(Reason.REFUSED, "quota", DEGRADED),
+        holds(Reason.CREATING, "wait", PROGRESSING),
+    )
+    assert [changed.type for changed in transitions(None, refused)] == ["Ready"]
+    adopted = status_of(holds(Reason.ALL_READY), fails(Reason.AS_ASKED, type_=DEGRADED))
+    assert [changed.type for changed in transitions(None, adopted)] == ["Ready"]
 
 
 def test_a_return_to_ready_is_one_piece_of_news() -> None:
