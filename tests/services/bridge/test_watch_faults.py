@@ -224,7 +224,7 @@ async def test_an_optional_kind_may_appear_and_vanish_while_the_bridge_runs(
         group = a_service_of("grouped", "grouped-w")
         group["spec"] = {"leaderWorkerTemplate": template}
         await eventually(lambda: _can_create(crd, group))
-        await eventually(lambda: taken.of("grouped", EventType.CHANGED))
+        await eventually(lambda: taken.of("grouped", EventType.OBSERVED))
         taken.events.clear()
         await _remove_crd(crd)
         await eventually(lambda: taken.of("grouped", EventType.DELETED))
@@ -232,7 +232,7 @@ async def test_an_optional_kind_may_appear_and_vanish_while_the_bridge_runs(
         await ready(relay)
         await _install_crd(crd)
         await eventually(lambda: _can_create(crd, group))
-        await eventually(lambda: taken.of("grouped", EventType.CHANGED))
+        await eventually(lambda: taken.of("grouped", EventType.OBSERVED))
 
 
 async def _install_crd(resources: Resources) -> None:
