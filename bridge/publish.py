@@ -38,6 +38,8 @@ WINDOW: Final = 256
 """Publishes in flight at once; more bring nothing (measured: 64 to 4,000 are alike)."""
 RESYNC_RANK: Final = -1
 """A periodic look says nothing about a version: any state that was seen says more."""
+HOLDS_MAX: Final = 5
+"""What is held again and again is let go after so many times as long as once."""
 _ACK_SECONDS: Final = 2.0
 """An answer that was lost on the way is not waited for any longer: to ask again is harmless."""
 _RETRY_SECONDS: Final = 0.05
@@ -147,6 +149,8 @@ class Publisher:
             self._waiting[place] = before.or_later(waiting)
             if not hold_seconds:
                 self._let_go(place)
+            elif place in self._held and waiting.seen < before.seen + HOLDS_MAX * hold_seconds:
+                self._hold(place, hold_seconds)
             return
         if self.pending >= self._pending_max:
             if not self._overflowed:
@@ -156,11 +160,17 @@ class Publisher:
             return
         self._waiting[place] = waiting
         if hold_seconds:
-            loop = asyncio.get_running_loop()
-            self._held[place] = loop.call_later(hold_seconds, self._let_go, place)
+            self._hold(place, hold_seconds)
             self._idle.clear()
         elif place not in self._flying:
             self._make_ready(place)
+
+    def _hold(self, place: _Place, seconds: float) -> None:
+        """What waits is let go after so long, from now on."""
+        if place in self._held:
+            self._held[place].cancel()
+        loop = asyncio.get_running_loop()
+        self._held[place] = loop.call_later(seconds, self._let_go, place)
 
     def _let_go(self, place: _Place) -> None:
         """What was held back is published now."""

@@ -108,7 +108,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resync_rate_per_second: _Positive = 500.0
     """At most so many resync events a second."""
     child_hold_seconds: Annotated[float, Meta(ge=0, le=10)] = 0.1
-    """What changes of one resource's children within so long is one event."""
+    """What changes of one resource's children within so long of each other is one event."""
     stream_check_seconds: _Positive = 5.0
     """How often the streams and the consumer are checked, and made again when missing."""
     duplicate_window_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 120.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
 from bridge.events import ChildHint, EventType
@@ -80,6 +82,23 @@ async def test_a_row_of_changes_of_children_is_one_event_and_an_edit_waits_for_n
     [event] = await eventually(lambda: taken.of("parent", EventType.OBSERVED))
     assert {hint.name for hint in event.children} == {"parent-a", "parent-c"}
     assert published(EventType.OBSERVED, "stored") == 1
+
+
+async def test_children_that_never_come_to_rest_are_told_of_all_the_same(
+    bridge: Bridge, taken: Taker, resources: Resources
+) -> None:
+    async with bridge(child_hold_seconds=2) as relay:
+        await ready(relay)
+        await resources.create("parent")
+        await eventually(lambda: taken.of("parent"))
+        await resources.create_object(DEPLOYMENT, a_deployment_of("parent", "parent-d"))
+
+        async def is_told_while_it_changes() -> bool:
+            paused = bool(int(time.time() * 10) % 2)
+            await resources.patch(DEPLOYMENT, "parent-d", {"spec": {"paused": paused}})
+            return bool(taken.of("parent", EventType.OBSERVED))
+
+        await eventually(is_told_while_it_changes)
 
 
 async def test_what_a_child_is_judged_by_is_observed_and_all_else_is_a_change(
