@@ -10,6 +10,7 @@ from typing import Final
 import uvloop
 
 from bridge import telemetry
+from bridge.garbage import collect_seldom
 from bridge.health import Check, serve_health
 from bridge.kube import connect_kube
 from bridge.nats_connection import connect_nats
@@ -28,6 +29,7 @@ def run_bridge(settings: Settings) -> int:
 
     Raises SettingsError where a setting makes a start impossible.
     """
+    collect_seldom()
     telemetry.set_up(COMPONENT, settings)
     try:
         uvloop.run(_until_signalled(settings))

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+import prometheus_client
 from opentelemetry import trace
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
@@ -144,23 +145,49 @@ WatchAges = Callable[[], Iterable[tuple[str, str, float]]]
 """Returns (kind, namespace, seconds since the watch last heard anything) of every watch."""
 
 
+class _ApiCalls:
+    """
+    Requests to the API server: Prometheus' own instruments, since nothing is counted as often.
+
+    Those of OpenTelemetry took 6 % of the CPU of births (py-spy), these take a fifth of that.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._count = prometheus_client.Counter(
+            "weir_api_calls", "Requests to the API server", ("verb", "code"), registry=registry
+        )
+        self._seconds = prometheus_client.Histogram(
+            "weir_api_call_duration_seconds",
+            "Duration of requests to the API server",
+            ("verb",),
+            registry=registry,
+            buckets=_BUCKETS_SECONDS,
+        )
+        self._known: dict[tuple[str, str], tuple[Callable[[], None], Callable[[float], None]]] = {}
+
+    def add(self, verb: str, code: str, seconds: float) -> None:
+        """Count one."""
+        known = self._known.get((verb, code))
+        if known is None:
+            known = self._count.labels(verb, code).inc, self._seconds.labels(verb).observe
+            self._known[verb, code] = known
+        count, observe = known
+        count()
+        observe(seconds)
+
+
 class Metrics:
     """The instruments; made anew when a meter arrives."""
 
     def __init__(self) -> None:
         self._watch_ages: WatchAges = tuple
-        self.attach(NoOpMeter("weir"))
+        self.attach(NoOpMeter("weir"), CollectorRegistry())
 
-    def attach(self, meter: Meter) -> None:
-        """Everything counted from now on goes to this meter."""
+    def attach(self, meter: Meter, registry: CollectorRegistry) -> None:
+        """Everything counted from now on goes to these."""
         self._meter = meter
+        self._api_calls = _ApiCalls(registry)
         self._generic: dict[str, Any] = {}
-        self._api_calls = meter.create_counter(
-            "weir_api_calls", description="Requests to the API server"
-        )
-        self._api_seconds = meter.create_histogram(
-            "weir_api_call_duration_seconds", description="Duration of requests to the API server"
-        )
         self._published = meter.create_counter(
             "weir_published", description="Events that were published to the queue"
         )
@@ -187,8 +214,7 @@ class Metrics:
 
     def api_call(self, verb: str, code: int | str, seconds: float) -> None:
         """Count one request; `code` is the HTTP status, or what stood in for it."""
-        self._api_calls.add(1, {"verb": verb, "code": str(code)})
-        self._api_seconds.record(seconds, {"verb": verb})
+        self._api_calls.add(verb, str(code), seconds)
 
     def published(self, kind: str, type: str, result: str) -> None:  # noqa: A002 - CloudEvents' word
         """Count one event: `result` is stored, duplicate or failed."""
@@ -244,13 +270,18 @@ def span(
     """
     A span is open inside; `parent` is a W3C traceparent, without one the open span is it.
 
-    An exception that leaves it marks it as failed.
+    An exception that leaves it marks it as failed. Where spans go nowhere, one inside another is
+    not made: log lines need the trace's id, and nobody sees more.
     """
+    opened = trace.get_current_span()
+    if not parent and not _process.exports_spans and opened.get_span_context().is_valid:
+        yield opened
+        return
     context = _propagator.extract({"traceparent": parent}) if parent else None
     with _process.tracer.start_as_current_span(
         name, context=context, kind=kind, attributes=attributes
-    ) as opened:
-        yield opened
+    ) as made:
+        yield made
 
 
 def fail_span(reason: str) -> None:
@@ -277,6 +308,7 @@ class _Process:
         self.meters: MeterProvider | None = None
         self.spans: TracerProvider | None = None
         self.handler: logging.Handler | None = None
+        self.exports_spans = False
 
 
 _process = _Process()
@@ -311,19 +343,20 @@ def set_up(component: str, settings: Settings) -> None:
             )
         ],
     )
-    METRICS.attach(_process.meters.get_meter("weir"))
+    METRICS.attach(_process.meters.get_meter("weir"), _process.registry)
     _process.spans = TracerProvider(resource=resource, shutdown_on_exit=False)
-    if any(
+    _process.exports_spans = any(
         os.environ.get(name)
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    ):
+    )
+    if _process.exports_spans:
         _export_spans(_process.spans)
     _process.tracer = _process.spans.get_tracer("weir")
 
 
 def shut_down() -> None:
     """What was recorded is exported; nothing of `set_up` is left."""
-    METRICS.attach(NoOpMeter("weir"))
+    METRICS.attach(NoOpMeter("weir"), CollectorRegistry())
     METRICS.set_watch_age_callback(tuple)
     _process.tracer = NoOpTracer()
     if _process.spans is not None:

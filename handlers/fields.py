@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -27,6 +28,8 @@ IDENTITY = frozenset({"apiVersion", "kind"})
 IDENTITY_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
 KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 """What the server sets where an item of a keyed list leaves out a part of its key."""
+NAMES_MAX = 4096
+"""Keys of list items that are remembered decoded: they are the same few in all objects."""
 _PART = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^.\[]+')
 _KEY = re.compile(r'([^=,\[\]]+)=("(?:[^"\\]|\\.)*"|[^,\]]*)')
 
@@ -60,12 +63,38 @@ def uncovered(
 
 def missing(manifest: Manifest, live: Manifest) -> list[Dropped]:
     """Return what the server dropped of a rendering that was written just now."""
+    owned = _owned(manifest)
+    if _is_held(owned, live):
+        return []  # nearly always, and much sooner known than where what is missing was
     mine, others = _split(live, MANAGER)
     return [
         Dropped(gap.path, is_empty(gap.value))
-        for gap in _uncovered(_owned(manifest), live, mine, others, ())
+        for gap in _uncovered(owned, live, mine, others, ())
         if gap.is_absent
     ]
+
+
+def _is_held(value: Any, live: Any) -> bool:
+    """Return whether a live value has something at every path of another."""
+    if isinstance(value, dict):
+        return isinstance(live, dict) and all(
+            item is None or (live.get(key) is not None and _is_held(item, live[key]))
+            for key, item in value.items()
+        )
+    if isinstance(value, list):
+        return (
+            isinstance(live, list)
+            and len(value) == len(live)
+            and all(
+                _is_held(item, held) and _name(item) == _name(held)
+                for item, held in zip(value, live, strict=True)
+            )
+        )
+    return True
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else None
 
 
 def is_empty(value: Any) -> bool:
@@ -294,6 +323,12 @@ def _absent(value: Any, live: Any, path: Path) -> Iterator[_Gap]:
             yield from _absent(item, live[index], (*path, f"[{index}]"))
 
 
+@lru_cache(maxsize=NAMES_MAX)
+def _decoded(text: str) -> Any:
+    """Return the key or value that stands in a set's name of an item; read, and never changed."""
+    return msgspec.json.decode(text)
+
+
 def _is_taken(others: list[FieldSet]) -> bool:
     return any(key != "." for other in others for key in other)
 
@@ -302,10 +337,10 @@ def _item(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
     """Return the name and the subtree of a list's item in a set; the subtree None where absent."""
     for name, subtree in node.items():
         if name.startswith("k:") and isinstance(item, dict):
-            keys: Mapping[str, Any] = msgspec.json.decode(name[2:])
+            keys: Mapping[str, Any] = _decoded(name[2:])
             if has_keys(item, keys) and any(key in item for key in keys):
                 return name, subtree
-        elif name.startswith("v:") and msgspec.json.decode(name[2:]) == item:
+        elif name.startswith("v:") and _decoded(name[2:]) == item:
             return name, subtree
     return "", None
 
@@ -318,7 +353,7 @@ def has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
 def _held(item: Any, live: Any, name: str) -> Any:
     if not isinstance(live, list) or not name.startswith("k:"):
         return item
-    keys = msgspec.json.decode(name[2:])
+    keys = _decoded(name[2:])
     return next(
         (held for held in live if isinstance(held, dict) and has_keys(held, keys)),
         None,
@@ -327,7 +362,7 @@ def _held(item: Any, live: Any, name: str) -> Any:
 
 def _part(name: str, item: Any) -> str:
     if name.startswith("k:"):
-        keys = msgspec.json.decode(name[2:])
+        keys = _decoded(name[2:])
     elif isinstance(item, dict) and "name" in item:
         keys = {"name": item["name"]}
     else:

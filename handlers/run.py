@@ -16,6 +16,7 @@ from functools import partial
 import uvloop
 
 from bridge import telemetry
+from bridge.garbage import collect_seldom
 from bridge.health import Check, serve_health
 from bridge.jetstream import Bus, BusError, BusUnavailable
 from bridge.kube import Kube, connect_kube
@@ -44,6 +45,7 @@ log = logger(__name__)
 
 def run_handlers(settings: Settings, handlers: tuple[AnyHandler, ...]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
+    collect_seldom()
     telemetry.set_up(COMPONENT, settings)
     try:
         uvloop.run(_serve(settings, handlers))
