@@ -100,6 +100,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """So many workloads a minute get new pods because Weir renders them anew; edits are free."""
     other_renderer_seconds: _Positive = 5.0
     """A handler older than an object's renderer gives it back for so long."""
+    other_operator_seconds: Annotated[float, Meta(ge=0, le=3600)] = 60.0
+    """Nothing is written to what another operator wrote to within so long; 0 looks for none."""
     renderer_mark_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 60.0
     """How long the mark of a live renderer version outlives its last renewal."""
 

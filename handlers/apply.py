@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,16 +30,21 @@ from crds.contract import Contract
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
-from handlers.errors import CONFLICT_RETRY_SECONDS, DependencyDown, GiveBack, settled_as
+from handlers.errors import (
+    CONFLICT_RETRY_SECONDS,
+    DependencyDown,
+    GiveBack,
+    OtherOperator,
+    settled_as,
+)
 from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_back, without
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
+from handlers.predecessors import PREDECESSORS, Lookout
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
 
-PREDECESSORS = ("infera-operator", "cgn-operator")
-"""Field managers whose fields become ours when their children do."""
 CONFLICT_RETRIES = 4
 UNKNOWN_FIELDS_MAX = 16
 NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
@@ -82,6 +87,8 @@ class Making(Struct, frozen=True, kw_only=True):
     """Children that were refused a moment ago: not tried again in this reconcile."""
     may_roll_out: Callable[[], Awaitable[bool]]
     """Whether pods may be replaced now that nobody asked to be; each True uses up a part."""
+    lookout: Lookout
+    """Sees every object that is read before it is written."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -122,13 +129,15 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
 
     async def one(manifest: Manifest) -> Child:
         async with limit:
+            making.lookout.look()  # a sibling may have met another operator's work by now
             return await make(making, manifest, lives.get(plan.child_name(manifest)))
 
     lives: dict[ChildName, Manifest | None] = {}
     if not making.is_birth:
-        # All are read before one is written: a newer renderer's work is left alone as a whole.
+        # All are read before one is written: a newer renderer's work is left alone as a whole, and
+        # so is what another operator still writes.
         lives = await making.read_all([plan.child_name(manifest) for manifest in manifests])
-        await _yield_to_newer(making, lives.values())
+        await _yield_to_others(making, lives.values())
     for wave in (False, True):
         chosen = [manifest for manifest in manifests if _refers(manifest) is wave]
         for result in await asyncio.gather(*map(one, chosen), return_exceptions=True):
@@ -155,7 +164,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
             if isinstance(exc, NotFound) and live is None:
                 return _problem(name, None, "Refused", f"{exc.message}; is its kind installed?")
             live = await making.read(name)
-            await _yield_to_newer(making, [live])
+            await _yield_to_others(making, [live])
         except Refused as exc:
             return _refused(name, live, exc)
         except Unavailable as exc:
@@ -165,12 +174,14 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
     raise GiveBack(f"{name.kind}/{name.name} keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
-async def _yield_to_newer(making: Making, lives: Iterable[Manifest | None]) -> None:
+async def _yield_to_others(making: Making, lives: Collection[Manifest | None]) -> None:
     """
-    Give the message back where a newer handler wrote the children and one of its version lives.
+    Write nothing where another operator still does, or where a newer handler that lives did.
 
-    Without that, two versions during a rolling upgrade would write over each other.
+    Without that, two operators during a take-over, or two versions during a rolling upgrade, would
+    write over each other.
     """
+    making.lookout.look(*lives)
     wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
@@ -332,6 +343,6 @@ def severity(exc: BaseException) -> int:
         return 0
     if isinstance(known, DependencyDown):
         return 3
-    if isinstance(known, GiveBack):
+    if isinstance(known, GiveBack | OtherOperator):
         return 2
     return 1

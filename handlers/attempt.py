@@ -26,12 +26,13 @@ from handlers.breaker import Breaker
 from handlers.children import World
 from handlers.dead import bury, exhume
 from handlers.dry_run import DryRun
-from handlers.errors import DependencyDown, ReconcileError, settled_as
+from handlers.errors import DependencyDown, OtherOperator, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
 from handlers.lease import Lease
 from handlers.limit import ConcurrencyLimit
 from handlers.locks import Turn
+from handlers.other_operator import tell_other_operator
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
 from handlers.reconcile import DUE, Subject, reconcile
@@ -54,7 +55,7 @@ FENCED = (Result.UNCHANGED, Result.CHANGED, Result.GONE)
 """Results of a run that met every child: a write of the last holder can land nowhere any more."""
 OUTLIVED = (Result.UNCHANGED, Result.CHANGED, Result.REFUSED)
 """Results that say something of the object: it was read, rendered, and killed nobody."""
-QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD, Result.PAUSED)
+QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD, Result.PAUSED, Result.OTHER_OPERATOR)
 """Results that are a metric only, where no write was tried."""
 CHANGES = (Result.CHANGED, Result.WOULD_CHANGE)
 """Results that need nobody's attention."""
@@ -215,14 +216,18 @@ class Attempt:
     async def _reconciled(self) -> Settlement:
         """Return what becomes of the message after a reconcile that came to its end."""
         async with asyncio.timeout(self._settings.reconcile_seconds_max):
-            outcome = await reconcile(
-                self._delivery.event,
-                self._handler,
-                self._state,
-                self._writer,
-                self._at.world,
-                self._subject,
-            )
+            try:
+                outcome = await reconcile(
+                    self._delivery.event,
+                    self._handler,
+                    self._state,
+                    self._writer,
+                    self._at.world,
+                    self._subject,
+                )
+            except OtherOperator as exc:
+                await self._tell_other_operator(exc)
+                raise
         return settle_outcome(outcome, self._circumstances(), self._settings)
 
     def _go_easy(self, error: Exception) -> None:
@@ -295,6 +300,13 @@ class Attempt:
             METRICS.count("weir_dead_letters", kind=self._key.kind, reason=settlement.reason)
         await bury(self._at.bus, self._key, state, settlement.reason, identity)
         await say_quarantined(self._handler, self._key, state, self._writer, self._at.world)
+
+    async def _tell_other_operator(self, found: OtherOperator) -> None:
+        resource, identity = self._subject.resource, self._at.history.identity
+        if resource is not None:
+            await tell_other_operator(
+                found, self._key, resource, self._writer, self._at.bus, identity
+            )
 
     async def _tell_finished(self, settlement: Settlement, seconds: float) -> None:
         if settlement.result in QUIET and not self._writer.has_started:

@@ -18,6 +18,7 @@ from bridge.events import ChangeEvent, EventType
 from bridge.kube import Kube
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
+from handlers import plan
 from handlers.apply import Child, Making, make_all
 from handlers.glance import glance
 from handlers.handler import (
@@ -28,7 +29,8 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
-from handlers.prune import listed, prune
+from handlers.predecessors import Lookout
+from handlers.prune import listed, prune, stale_candidates
 from handlers.settle import held_children
 
 if TYPE_CHECKING:
@@ -81,8 +83,17 @@ async def match_children(
     state: FailState,
     writer: Writes,
     world: World,
+    lookout: Lookout,
 ) -> tuple[list[Child], list[Problem]]:
-    """Return every child as it stands once all are made and the stale are gone, and what is not."""
+    """
+    Return every child as it stands once all are made and the stale are gone, and what is not.
+
+    Raises OtherOperator, before anything is written, where one of them was written by another
+    operator a moment ago. At a birth nothing is read in advance, so there it is seen as far as the
+    other was first: by the status that it wrote (then it is no birth), or by a child that exists
+    when we would create it; what else the first wave created then is what both want, and no pods
+    come before the second. Where we were first, the other's write brings the event that shows it.
+    """
     metadata = resource["metadata"]
     making = Making(
         kube=world.kube,
@@ -94,18 +105,24 @@ async def match_children(
         yield_seconds=world.settings.other_renderer_seconds,
         held=held_children(state, metadata["uid"], metadata.get("generation", 0), time.time()),
         may_roll_out=world.may_roll_out,
-        is_birth=not event.children and not (resource.get("status") or {}),
+        lookout=lookout,
+        # A timer brings no hint, and was armed by somebody who looked.
+        is_birth=event.type is not EventType.TIMER
+        and not event.children
+        and not (resource.get("status") or {}),
     )
-    glanced = await glance(event, wanted.rendering, state, making)
+    rendering = wanted.rendering
+    glanced = await glance(event, rendering, state, making)
     if glanced is not None:
         return glanced, []
-    children = await make_all(making, wanted.rendering.children)
+    names = (*map(plan.child_name, rendering.children), *rendering.keep)
+    candidates = _candidates(event, handler, wanted.typed, state, making)
+    stale = await stale_candidates(making, names, candidates)
+    children = await make_all(making, rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
-    problems += await prune(
-        making,
-        (*(child.name for child in children), *wanted.rendering.keep),
-        await _candidates(event, handler, wanted.typed, state, making),
-    )
+    if event.type is EventType.RESYNC:
+        stale += await listed(making, handler.pod_selector(wanted.typed))
+    problems += await prune(making, names, stale)
     return children, problems
 
 
@@ -123,20 +140,18 @@ def decoded(handler: AnyHandler, resource: Manifest) -> Any:
         ) from exc
 
 
-async def _candidates(
+def _candidates(
     event: ChangeEvent, handler: AnyHandler, typed: Any, state: FailState, making: Making
 ) -> set[ChildName]:
     """
     Return where stale children may be: the hint; after an edit also what the last status names.
 
     A timer brings no hint, so what could not be deleted the last time is looked for again. In a
-    resync a LIST says it, whatever the bridge and the status have missed.
+    resync a LIST says more, whatever the bridge and the status have missed.
     """
     candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
     candidates.update(problem.child for problem in state.refused)
     observed = (making.owner.get("status") or {}).get("observedGeneration")
     if not making.is_birth and observed != making.owner["metadata"].get("generation"):
         candidates.update(handler.recorded(typed))
-    if event.type is EventType.RESYNC:
-        candidates.update(await listed(making, handler.pod_selector(typed)))
     return candidates

@@ -5,6 +5,7 @@ Why a reconcile did not end well, as far as anybody acts on it.
     ReconcileError
     +-- LeaseLost        the object is no longer ours: not one more write
     +-- GiveBack         another handler, or a later moment, is better suited; not counted
+    +-- OtherOperator    another operator writes to the object: not one write until it stops
     +-- DependencyDown   a backend is in trouble; not counted, tried again when it returns
 
 Anything else is a failure of our own: counted, retried with back-off, quarantined in the end.
@@ -35,6 +36,16 @@ class GiveBack(ReconcileError):
         super().__init__(why)
         self.after_seconds = after_seconds
         self.grows = grows
+
+
+class OtherOperator(ReconcileError):
+    """Another operator wrote to the object a moment ago, and would write over what we write."""
+
+    def __init__(self, why: str, manager: str, after_seconds: float) -> None:
+        """Take who writes what and what to do about it, its name, and when to look again."""
+        super().__init__(why)
+        self.manager = manager
+        self.after_seconds = after_seconds
 
 
 class DependencyDown(ReconcileError):

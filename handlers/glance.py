@@ -47,6 +47,7 @@ async def glance(
     names = [plan.child_name(manifest) for manifest in rendering.children]
     read = [name for name in names if name.kind in judged]
     lives = await making.read_all(read)
+    making.lookout.look(*lives.values())
     children = []
     for name, manifest in zip(names, rendering.children, strict=True):
         live = lives.get(name) if name in lives else manifest

@@ -20,15 +20,21 @@ log = logger(__name__)
 
 
 def event_manifest(
-    resource: Manifest, change: Transition, identity: str, now: str, *, once: bool = False
+    resource: Manifest,
+    change: Transition,
+    identity: str,
+    now: str,
+    *,
+    once: bool = False,
+    episode: str = "",
 ) -> Manifest:
     """
     Return the Event of one transition: the same for the same state of the resource.
 
-    With `once` it is the same for the whole generation.
+    With `once` it is the same for the whole generation, with an `episode` for all of that.
     """
     metadata = resource["metadata"]
-    state = metadata.get("generation") if once else metadata["resourceVersion"]
+    state = episode or (metadata.get("generation") if once else metadata["resourceVersion"])
     said = f"{metadata['uid']} {state} {change.type} {change.status} {change.reason}"
     name = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
     namespace = metadata.get("namespace") or "default"
@@ -64,11 +70,12 @@ async def post_events(
     now: str,
     *,
     once: bool = False,
+    episode: str = "",
 ) -> None:
     """Post an Event per transition, unless it was posted; one that is refused is only logged."""
     namespace = resource["metadata"].get("namespace") or "default"
     for change in changes:
-        manifest = event_manifest(resource, change, identity, now, once=once)
+        manifest = event_manifest(resource, change, identity, now, once=once, episode=episode)
         try:
             await writer.post_event(namespace, manifest)
         except KubeError as exc:

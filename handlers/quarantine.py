@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.kube_errors import KubeError
@@ -9,6 +10,7 @@ from bridge.telemetry import logger
 from handlers.children import World
 from handlers.conditions import DEGRADED, READY, Judgement, Reason, with_condition
 from handlers.errors import ReconcileError
+from handlers.predecessors import Lookout
 from handlers.reconcile import now_text, read_resource, write_status
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ async def say_quarantined(
         resource = await read_resource(handler, key, world.kube)
         if resource is None:
             return
+        Lookout(world.settings, datetime.now(UTC)).look(resource)
         message = (
             f"given up after {state.failures} failures: {state.error}; mend the cause, then run "
             f"`weir dead retry {key.kind} {key.namespace}/{key.name}`"

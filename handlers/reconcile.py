@@ -38,6 +38,7 @@ from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
 from handlers.pause import PausedWrites, is_paused, words
+from handlers.predecessors import OTHER_OPERATOR, Lookout
 from handlers.settle import Outcome, Result, holds_back
 
 if TYPE_CHECKING:
@@ -96,8 +97,11 @@ async def reconcile(
             state, subject.uid, subject.generation, time.time()
         ):
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
+        lookout = Lookout(world.settings, datetime.now(UTC))
+        # Before a pause, and before a refusal: they write the status, as the other operator does.
+        lookout.look(resource)
         try:
-            return await _make_match(event, handler, resource, state, writer, world)
+            return await _make_match(event, handler, resource, state, writer, world, lookout)
         except NotFound as exc:
             if lost == resource["metadata"]["resourceVersion"]:
                 # It is there, and nothing can be written for it: its namespace is gone, and it was
@@ -143,6 +147,7 @@ async def _make_match(
     state: FailState,
     writer: Writes,
     world: World,
+    lookout: Lookout,
 ) -> Outcome:
     now = now_text()
     try:
@@ -157,7 +162,7 @@ async def _make_match(
     if paused is not None:
         world = msgspec.structs.replace(world, may_roll_out=unlimited)
     children, problems = await match_children(
-        event, handler, resource, wanted, state, paused or writer, world
+        event, handler, resource, wanted, state, paused or writer, world, lookout
     )
     notices = (*wanted.rendering.notices, *_notices(children))
     observation = Observation(
@@ -182,7 +187,10 @@ async def _make_match(
     if world.settings.dry_run:
         # Nothing was done that time could complete: an event or a resync brings the next look.
         result = Result.WOULD_CHANGE if writer.has_started else Result.UNCHANGED
-        return Outcome(result=result, reason=problems[0].reason if problems else "")
+        reason = problems[0].reason if problems else ""
+        if lookout.seen:
+            reason = OTHER_OPERATOR
+        return Outcome(result=result, reason=reason, error=lookout.said)
     waits = any(child.waits for child in children)
     look_again = writer.is_fencing or waits or not is_ready(status)
     waited = _waited_seconds(status, now)

@@ -12,8 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from bridge.settings import Settings
-from handlers.errors import DependencyDown, GiveBack, LeaseLost, settled_as
+from handlers.errors import DependencyDown, GiveBack, LeaseLost, OtherOperator, settled_as
 from handlers.handler import ChildName, Problem
+from handlers.predecessors import OTHER_OPERATOR
 from handlers.state import EMPTY, FailState
 
 ERROR_TEXT_MAX = 500
@@ -36,6 +37,8 @@ class Result(StrEnum):
     """The resource does not exist, or is being deleted."""
     PAUSED = "paused"
     """Somebody has the brake on: what there is to write waits, and the status says so."""
+    OTHER_OPERATOR = "other-operator"
+    """Another operator writes to it still: nothing was written, not even its status."""
     HELD = "held"
     """In back-off or quarantine, and nothing new: not run."""
     REFUSED = "refused"
@@ -131,6 +134,16 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
                 error=str(known),
                 state=back,
                 give_back_seconds=_patience(known.after_seconds, found, grows=known.grows),
+            )
+        case OtherOperator():
+            # By a timer, and not in hand: a message that waits in hand counts against what the
+            # queue gives out at once, and before a take-over all resources may wait together.
+            return Settlement(
+                result=Result.OTHER_OPERATOR,
+                reason=OTHER_OPERATOR,
+                error=str(known)[:ERROR_TEXT_MAX],
+                state=back,
+                timer_seconds=known.after_seconds,
             )
         case DependencyDown():
             # A backend that is out is waited for by its breaker; trouble with one object only must

@@ -16,6 +16,7 @@ from handlers.cli import output
 from handlers.difference import FieldChange
 from handlers.dry_run import Foretold
 from handlers.handler import ChildName, Problem
+from handlers.predecessors import OTHER_OPERATOR
 
 Action = Literal["create", "change", "replace", "delete", "blocked", "untried", "leave"]
 
@@ -57,6 +58,8 @@ class Compared(Struct, frozen=True, kw_only=True):
     objects: tuple[ObjectDifference, ...] = ()
     note: str = ""
     """Why nothing would be done for the resource as a whole."""
+    waits: str = ""
+    """Why nothing of this would be done now: another operator still writes."""
     error: str = ""
     """Why it could not be found out."""
     is_new: bool = False
@@ -76,7 +79,7 @@ class Compared(Struct, frozen=True, kw_only=True):
     @property
     def is_worth_telling(self) -> bool:
         """Whether a person gets to see it."""
-        return bool(self.objects or self.note)
+        return bool(self.objects or self.note or self.waits)
 
 
 def objects_of(
@@ -99,6 +102,8 @@ def as_text(one: Compared) -> str:
     lines = [output.printable(one.title + (" (not in the cluster yet)" if one.is_new else ""))]
     if one.note:
         lines.append(f"  = {output.printable(one.note)}")
+    if one.waits:
+        lines.append(f"  ! {output.printable(f'{OTHER_OPERATOR}: {one.waits}')}")
     for changed in one.objects:
         said = f"{_SIGNS[changed.action]} {changed.kind}/{changed.name}"
         lines.append("  " + output.printable(f"{said}{_consequence(changed)}"))
@@ -120,7 +125,9 @@ def summary(found: list[Compared]) -> str:
         if restarting
         else "no pod restarts"
     )
-    return "; ".join(filter(None, (which, said, restart)))
+    waiting = sum(bool(one.waits) for one in found)
+    wait = f"{waiting} would wait for another operator to stop" if waiting else ""
+    return "; ".join(filter(None, (which, said, restart, wait)))
 
 
 def as_plain(found: list[Compared]) -> Any:
@@ -135,6 +142,7 @@ def as_plain(found: list[Compared]) -> Any:
                 "differs": one.differs,
                 "exists": not one.is_new,
                 **({"note": one.note} if one.note else {}),
+                **({"waits": one.waits} if one.waits else {}),
                 **({"error": one.error} if one.error else {}),
                 "objects": msgspec.to_builtins(one.objects),
             }
@@ -170,7 +178,7 @@ def _left(name: ChildName) -> ObjectDifference:
         action="leave",
         kind=name.kind,
         name=name.name,
-        reason="OtherOperator",
+        reason=OTHER_OPERATOR,
         message="another operator made it, and this version leaves it as it is",
     )
 

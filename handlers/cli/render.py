@@ -27,8 +27,8 @@ from handlers.handler import Facts, TerminalError
 from handlers.plan import marked
 from handlers.registry import BY_QUEUE_NAME
 
-SETTINGS: Final = ("nats_default", "nats_engine_url")
-"""What of an install a rendering depends on."""
+SETTINGS: Final = ("nats_default", "nats_engine_url", "other_operator_seconds")
+"""What of an install a rendering depends on, and (with --diff) when it is written."""
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the resource's uid, which the API server gives it when it is created."""
 
@@ -65,7 +65,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "schema and the rules (CEL) of its CRD refuse, is refused here in the same words. With "
         "--diff, say instead what handlers of this version would change in the cluster of "
         "KUBECONFIG, in which fields, and which pods would restart over it: of the files, of one "
-        "resource, of a namespace (-n), or of all (-A). The API server is asked for dry runs only, "
+        "resource, of a namespace (-n), or of all (-A); and whether they would wait for another "
+        "operator to stop first. The API server is asked for dry runs only, "
         "for which you need the handlers' rights; nothing is written. Exit code: 0 nothing "
         "differs, 1 something does, 2 it could not be found out.",
         epilog="Not checked without a cluster: quotas, policies, webhooks and rights; what stands "

@@ -13,6 +13,7 @@ import logging
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -43,6 +44,7 @@ from handlers.cli.target import Scope, scope_of
 from handlers.dry_run import DryRun
 from handlers.errors import GiveBack
 from handlers.handler import AnyHandler, Facts, TerminalError
+from handlers.predecessors import Lookout
 from handlers.prune import METADATA_LIST
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
@@ -276,13 +278,16 @@ async def _compared(
         Writer(world.kube, _NoEnd(), world.settings, on_first=_unsaid, is_cut=lambda: False)
     )
     event = ChangeEvent(key=key, type=EventType.RESYNC, id="")
+    # What another operator still writes is compared all the same: that is how a take-over begins.
+    lookout = Lookout(world.settings, datetime.now(UTC))
     try:
         if plan.is_being_deleted(resource):
             note = "is being deleted: nothing is made for it any more"
         else:
+            lookout.look(resource)
             wanted = wanted_of(handler, resource, world.facts)
             children, problems = await match_children(
-                event, handler, resource, wanted, EMPTY, dry_run, world
+                event, handler, resource, wanted, EMPTY, dry_run, world, lookout
             )
             objects = objects_of(children, problems, dry_run.foretold)
     except TerminalError as exc:
@@ -293,7 +298,9 @@ async def _compared(
         note = f"left to the newer Weir that wrote it, while that lives: {exc}"
     except KubeError as exc:
         return _failed(handler, key, exc)
-    return Compared(kind=kind, key=key, note=note, objects=objects, is_new=is_new)
+    return Compared(
+        kind=kind, key=key, note=note, waits=lookout.said, objects=objects, is_new=is_new
+    )
 
 
 def _failed(handler: AnyHandler, key: ObjectKey, exc: KubeError) -> Compared:

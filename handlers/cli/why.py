@@ -26,8 +26,8 @@ from handlers.cli.why_queue import read_queue
 from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import as_text, headline
 
-RENDERING: Final = ("nats_default", "nats_engine_url")
-"""What of an install a rendering depends on: children are compared with it."""
+OF_INSTALL: Final = ("nats_default", "nats_engine_url", "other_operator_seconds")
+"""What of an install tells how children are to be, and when handlers would make them so."""
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add_target(parser)
     output.add_output(parser, "table", "json", "yaml", default="table")
-    add_settings(parser, (*NATS, *RENDERING))
+    add_settings(parser, (*NATS, *OF_INSTALL))
     parser.set_defaults(run=output.told(run))
 
 
@@ -80,6 +80,7 @@ async def _find(key: ObjectKey, settings: Settings) -> Findings:
         cluster_error=cluster_error,
         queue=queue,
         queue_error=queue_error,
+        other_operator_seconds=settings.other_operator_seconds,
     )
 
 

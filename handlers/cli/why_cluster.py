@@ -19,6 +19,7 @@ from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod, Refusal
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import AnyHandler, ChildName, Facts, Rendering, TerminalError
 from handlers.plan import Standing
+from handlers.predecessors import newest_write
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
 
@@ -63,7 +64,7 @@ async def _read(kube: Kube, settings: Settings, key: ObjectKey) -> ClusterHalf:
     except TerminalError as exc:
         refusal = Refusal(reason=exc.reason, message=exc.message)
         if typed is None:
-            return cluster_half(resource, refusal=refusal)
+            return cluster_half(resource, refusal=refusal, others_write=newest_write([resource]))
     notes: list[str] = []
     children, lives = await _children(kube, handler, resource, (typed, rendering), notes)
     pods = await _pods(kube, resource, handler.pod_selector(typed), lives, notes)
@@ -73,6 +74,7 @@ async def _read(kube: Kube, settings: Settings, key: ObjectKey) -> ClusterHalf:
         notices=rendering.notices,
         children=children,
         pods=pods,
+        others_write=newest_write([resource, *lives]),
         notes=tuple(notes),
     )
 

@@ -19,6 +19,7 @@ from handlers.cli.queue import Group
 from handlers.dead import DeadLetter
 from handlers.handler import Notice
 from handlers.plan import Standing
+from handlers.predecessors import Write
 from handlers.state import FailState
 
 MISSING = "missing"
@@ -105,6 +106,8 @@ class ClusterHalf(Struct, frozen=True, kw_only=True, rename="camel"):
     """What of the spec is left out, or served otherwise."""
     children: tuple[Child, ...] = ()
     pods: tuple[Pod, ...] = ()
+    others_write: Write | None = None
+    """The last write of another operator to it or to one of its children."""
     notes: tuple[str, ...] = ()
     """What could not be read."""
 
@@ -158,6 +161,8 @@ class QueueHalf(Struct, frozen=True, kw_only=True, rename="camel"):
     state: FailState | None = None
     """Failures that are remembered."""
     letter: DeadLetter | None = None
+    others_since: str = ""
+    """Since when handlers have seen another operator write; empty where they lately have not."""
     attempts: tuple[Attempt, ...] = ()
     """The newest of them, the oldest first."""
 
@@ -178,6 +183,8 @@ class Findings(Struct, frozen=True, kw_only=True):
     """Why the API server's half is not known."""
     queue: QueueHalf | None = None
     queue_error: str = ""
+    other_operator_seconds: float = 0.0
+    """Handlers write nothing while another operator's last write is younger than this."""
 
     @property
     def place(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from handlers.cli.connection import stored_messages
 from handlers.cli.queue import Group, Queue
 from handlers.cli.target import Scope
 from handlers.cli.why_findings import Lease, QueueHalf, Slot, is_idle
+from handlers.other_operator import load_episode
 from handlers.renderers import ANY, newest_renderer
 from handlers.state import EMPTY, load_state
 
@@ -44,6 +46,9 @@ async def read_queue(key: ObjectKey, bus: Bus) -> QueueHalf:
         newest = await newest_renderer(bus, key.kind)
         lives = None if newest == ANY else newest > 0
         half = replace(half, state=None if state == EMPTY else state, has_live_handlers=lives)
+        if (episode := await load_episode(bus, key)) is not None:
+            since = datetime.fromtimestamp(episode.since, UTC).isoformat()
+            half = replace(half, others_since=since)
     scope = Scope(kind=key.kind, namespace=key.namespace, name=key.name)
     if streams.DEAD in there:
         found = await dead.letters(bus, scope)

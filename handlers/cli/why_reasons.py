@@ -34,6 +34,7 @@ from handlers.cli.why_pods import pod_causes, slow_pods
 from handlers.conditions import PROGRESSING, READY, WARNING, Reason
 from handlers.pause import NOTHING_WAITS
 from handlers.plan import Standing
+from handlers.predecessors import OTHER_OPERATOR, STOP, seconds_to_wait
 
 _PASSING = (
     Reason.CREATING,
@@ -82,7 +83,7 @@ def _causes(found: Findings, *, is_ready: bool) -> Iterator[Cause]:
     if cluster is not None and cluster.deleting_since:
         yield _deleting(found, cluster)
         return
-    first = [*_paused(found), *_refused_spec(found), *given_up(found)]
+    first = [*_others(found), *_paused(found), *_refused_spec(found), *given_up(found)]
     missed = [*no_handlers(found)]
     around = [
         *_children(found),
@@ -101,6 +102,26 @@ def _causes(found: Findings, *, is_ready: bool) -> Iterator[Cause]:
     if not causes and not is_ready:
         causes = _otherwise(found)
     yield from causes
+
+
+def _others(found: Findings) -> Iterator[Cause]:
+    """Yield who else writes, and keeps handlers from writing."""
+    write = found.cluster.others_write if found.cluster else None
+    quiet_seconds = found.other_operator_seconds
+    if write is None or not seconds_to_wait(write, found.now, quiet_seconds):
+        return
+    yield Cause(
+        reason=OTHER_OPERATOR,
+        waits_for=f"{write.manager} to be stopped: it wrote {write.object} at "
+        f"{output.clock(write.time)}, and Weir writes nothing here until its last write is "
+        f"{quiet_seconds:g} s old",
+        since=(found.queue.others_since if found.queue else "")
+        or min(write.time, found.now).isoformat(),
+        steps=(
+            f"find where it runs: kubectl get deployments -A -o wide | grep {write.manager}",
+            f"stop it, and wait {quiet_seconds:g} s: {STOP}",
+        ),
+    )
 
 
 def _paused(found: Findings) -> Iterator[Cause]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from handlers.cli.devstack.cluster import Cluster
 from handlers.dry_run import DryRun
 from handlers.errors import GiveBack
 from handlers.handler import ChildName
+from handlers.predecessors import Lookout
 from handlers.prune import prune
 from handlers.writes import Writer, Writes
 from tests.builders import an_infera_deployment
@@ -50,6 +52,8 @@ class Desk:
         self.is_cut = False
         self.newest_renderer = 0
         self.may_roll_out = True
+        self.other_operator_seconds = 0.0
+        """Here what others wrote a moment ago is taken over at once, unless a test asks."""
         self.writers: list[Writer] = []
 
     @property
@@ -101,6 +105,11 @@ class Desk:
                 return dry_run
         raise AssertionError(f"given back {GIVEN_AGAIN} times: the child never came to rest")
 
+    def lookout(self, *, is_dry: bool = False) -> Lookout:
+        """Return who looks out for other operators in one reconcile."""
+        settings = Settings(other_operator_seconds=self.other_operator_seconds, dry_run=is_dry)
+        return Lookout(settings, datetime.now(UTC))
+
     async def _may_roll_out(self) -> bool:
         return self.may_roll_out
 
@@ -129,6 +138,7 @@ class Desk:
             newest_renderer=newest,
             yield_seconds=5.0,
             may_roll_out=self._may_roll_out,
+            lookout=self.lookout(is_dry=isinstance(writer, DryRun)),
             held={},
             is_birth=is_birth,
         )

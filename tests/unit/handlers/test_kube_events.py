@@ -63,6 +63,16 @@ def test_an_event_that_is_told_once_is_the_same_for_a_whole_generation() -> None
     }
 
 
+def test_an_event_of_an_episode_is_the_same_whatever_becomes_of_the_resource_in_it() -> None:
+    def name(version: str, episode: str) -> str:
+        resource = a_resource(resourceVersion=version, generation=int(version))
+        event = event_manifest(resource, a_transition(), "me", NOW, episode=episode)
+        return str(event["metadata"]["name"])
+
+    assert name("1", "a") == name("2", "a")
+    assert name("1", "a") != name("1", "b")
+
+
 def test_words_and_identity_are_bounded_as_the_server_asks() -> None:
     event = event_manifest(a_resource(), a_transition(message="x" * 9999), "i" * 999, NOW)
     assert len(event["message"]) == 1024

@@ -21,7 +21,7 @@ from bridge.kube_errors import (
     Unavailable,
 )
 from bridge.settings import Settings
-from handlers.errors import DependencyDown, GiveBack, LeaseLost
+from handlers.errors import DependencyDown, GiveBack, LeaseLost, OtherOperator
 from handlers.handler import ChildName, Problem
 from handlers.settle import (
     ERROR_TEXT_MAX,
@@ -139,6 +139,23 @@ def test_what_is_nobodys_fault_is_given_back_and_not_counted(
     assert settled.give_back_seconds is not None
     assert settled.timer_seconds is None
     assert not settled.is_dead
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_what_another_operator_writes_waits_by_a_timer_and_keeps_its_state(
+    *, is_alone: bool
+) -> None:
+    """Nothing is in hand meanwhile: all resources may wait at once."""
+    state = a_state(failures=9)
+    error = OtherOperator("infera-operator wrote it", "infera-operator", 42.0)
+    settled = settle_error(error, found(state, is_alone=is_alone), SETTINGS)
+    assert settled == Settlement(
+        result=Result.OTHER_OPERATOR,
+        reason="OtherOperator",
+        error="infera-operator wrote it",
+        state=state if is_alone else None,
+        timer_seconds=42.0,
+    )
 
 
 @pytest.mark.parametrize("error", COUNTED.values(), ids=COUNTED)

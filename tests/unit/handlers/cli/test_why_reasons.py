@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import headline
 from handlers.handler import Notice
 from handlers.pause import words
+from handlers.predecessors import Write
 from tests.unit.handlers.cli.why_situations import (
     FAILED,
     GIVEN_UP,
@@ -20,6 +23,7 @@ from tests.unit.handlers.cli.why_situations import (
     LACKING,
     LETTER,
     NOT_READY,
+    NOW,
     QUEUE,
     SLOT,
     UNSEEN,
@@ -40,7 +44,35 @@ def paused(*waiting: str, everything: str = "") -> tuple[Condition, ...]:
     return (condition(), replace(said, type="Progressing"))
 
 
+def others(seconds: float) -> Write:
+    time = NOW - timedelta(seconds=seconds)
+    return Write(manager="infera-operator", object="Deployment chat-worker", time=time)
+
+
 SITUATIONS = {
+    "another operator writes to it still": Situation(
+        cluster(others_write=others(50), conditions=paused("apply Deployment/x"), **UNSEEN),
+        queue(others_since=ago(180), timer_due=ago(-10), slots=(SLOT,)),
+        ["OtherOperator", "Paused"],
+        "infera-operator to be stopped: it wrote Deployment chat-worker at 2026-11-30T11:59:10Z, "
+        "and Weir writes nothing here until its last write is 60 s old, for 3m",
+        "kubectl scale deployment NAME -n NAMESPACE --replicas=0",
+    ),
+    "another operator writes by a clock that is ahead, and NATS cannot be asked": Situation(
+        cluster(others_write=others(-90)),
+        None,
+        ["OtherOperator"],
+        "at 2026-11-30T12:01:30Z, and Weir writes nothing here until its last write is 60 s old, "
+        "for 0s",
+        "kubectl get deployments -A -o wide | grep infera-operator",
+    ),
+    "another operator wrote to it before it was stopped": Situation(
+        cluster(others_write=others(61), **UNSEEN),
+        queue(others_since=ago(180), slots=(SLOT,)),
+        ["Queued"],
+        "its turn",
+        "",
+    ),
     "somebody paused it, and an edit waits": Situation(
         cluster(conditions=paused("apply Deployment/chat-worker"), **UNSEEN),
         QUEUE,

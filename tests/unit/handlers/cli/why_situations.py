@@ -63,6 +63,7 @@ WELL = Findings(
     now=NOW,
     cluster=CLUSTER,
     queue=QUEUE,
+    other_operator_seconds=60,
 )
 POD = Pod(name="chat-worker-1", workload="Deployment chat-worker", phase="Pending", created=ago(60))
 SLOT = Slot(slot="0", sequence=7, published=ago(30), cause="changed")

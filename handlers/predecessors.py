@@ -1,0 +1,105 @@
+"""
+Whether another operator, whose work becomes ours, still writes: what `managedFields` tells.
+
+Pure: the time arrives as an argument. The times are of the API server's clock, to the second, and
+move only where a write changes something: who runs and finds all as it wants it is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from bridge.settings import Settings
+from crds.kubernetes import Manifest
+from handlers.conditions import moment
+from handlers.errors import OtherOperator
+from handlers.fields import entries_of
+
+PREDECESSORS = ("infera-operator", "cgn-operator")
+"""Field managers of the operators that we take over from."""
+OTHER_OPERATOR = "OtherOperator"
+"""Reason of the Event and in the history; of no condition, since no status is written."""
+STOP = "kubectl scale deployment NAME -n NAMESPACE --replicas=0"
+"""How an operator is stopped; what it is called, and where it runs, is its install's choice."""
+
+
+class Write(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The last write of another operator to an object."""
+
+    manager: str
+    object: str
+    """As a sentence has it: its kind and name, and what of it, if that is a subresource."""
+    time: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"{self.manager} wrote {self.object} at {self.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
+
+
+class Lookout:
+    """Looks out for another operator, for one reconcile, in every object that is read."""
+
+    def __init__(self, settings: Settings, now: datetime) -> None:
+        """Take how old its last write has to be; in a dry run nothing is kept from going on."""
+        self._quiet_seconds = settings.other_operator_seconds
+        self._is_dry = settings.dry_run
+        self._now = now
+        self.seen: Write | None = None
+        """Its newest write, where that is not old enough."""
+
+    @property
+    def said(self) -> str:
+        """Why nothing is to be written, and what to do; empty where there is no reason."""
+        return words(self.seen, self._quiet_seconds) if self.seen else ""
+
+    def look(self, *objects: Manifest | None) -> None:
+        """
+        Raise OtherOperator where its last write to one of these is too young to write ourselves.
+
+        Also where that was found before: what goes on beside the finder is to stop, too.
+        """
+        found = newest_write(objects)
+        if found is not None and seconds_to_wait(found, self._now, self._quiet_seconds):
+            self.seen = max(filter(None, (self.seen, found)), key=lambda write: write.time)
+        if self.seen is not None and not self._is_dry:
+            wait = seconds_to_wait(self.seen, self._now, self._quiet_seconds)
+            raise OtherOperator(self.said, self.seen.manager, wait)
+
+
+def newest_write(objects: Iterable[Manifest | None]) -> Write | None:
+    """Return the last write of another operator to any of these, None where none is told."""
+    writes = [
+        Write(manager=entry["manager"], object=_title(live, entry.get("subresource")), time=time)
+        for live in objects
+        if live is not None
+        for entry in entries_of(live)
+        if entry.get("manager") in PREDECESSORS and (time := moment(entry.get("time"))) is not None
+    ]
+    return max(writes, key=lambda write: write.time, default=None)
+
+
+def seconds_to_wait(write: Write, now: datetime, quiet_seconds: float) -> float:
+    """
+    Return how long it takes until a write is so old; 0 where it is.
+
+    One in the future is young, by a clock that is ahead of ours; we look again all the same.
+    """
+    left = quiet_seconds - (now - write.time).total_seconds()
+    return min(max(left, 0.0), quiet_seconds)
+
+
+def words(write: Write, quiet_seconds: float) -> str:
+    """Return what a person is told: who wrote what when, what follows, and what to do."""
+    return (
+        f"{write}, so it still runs beside Weir, which writes nothing here until the last such "
+        f"write is {quiet_seconds:g} s old; stop it: {STOP}"
+    )
+
+
+def _title(live: Manifest, subresource: str | None) -> str:
+    title = f"{live.get('kind')} {(live.get('metadata') or {}).get('name')}"
+    return f"the {subresource} of {title}" if subresource else title

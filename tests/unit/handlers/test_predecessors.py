@@ -1,0 +1,160 @@
+"""Whether another operator still writes, over a table of what `managedFields` may say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bridge.settings import Settings
+from crds.kubernetes import Manifest
+from handlers.errors import OtherOperator
+from handlers.predecessors import Lookout, Write, newest_write, seconds_to_wait, words
+
+NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
+QUIET_SECONDS = 60.0
+
+
+def ago(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def an_entry(seconds: float, manager: str = "infera-operator", **more: Any) -> dict[str, Any]:
+    return {"manager": manager, "operation": "Update", "time": ago(seconds), **more}
+
+
+def an_object(*entries: Any, kind: str = "Deployment", name: str = "chat-worker") -> Manifest:
+    return {"kind": kind, "metadata": {"name": name, "managedFields": list(entries)}}
+
+
+def a_lookout(**settings: Any) -> Lookout:
+    return Lookout(Settings(other_operator_seconds=QUIET_SECONDS, **settings), NOW)
+
+
+RESOURCE = an_object(an_entry(500, "kubectl"), kind="InferaDeployment", name="chat")
+
+YOUNG: dict[str, tuple[list[Manifest | None], str, float]] = {
+    "an update of a child": (
+        [RESOURCE, None, an_object(an_entry(20))],
+        "infera-operator wrote Deployment chat-worker at 2026-11-30T11:59:40Z",
+        40,
+    ),
+    "an apply of a child": (
+        [RESOURCE, an_object(an_entry(1, "cgn-operator", operation="Apply"))],
+        "cgn-operator wrote Deployment chat-worker at 2026-11-30T11:59:59Z",
+        59,
+    ),
+    "the status of the resource": (
+        [
+            an_object(an_entry(30, subresource="status"), kind="InferaDeployment", name="chat"),
+            an_object(an_entry(31)),
+        ],
+        "infera-operator wrote the status of InferaDeployment chat at 2026-11-30T11:59:30Z",
+        30,
+    ),
+    "the newest of several": (
+        [RESOURCE, an_object(an_entry(90), an_entry(7, subresource="scale"), an_entry(59))],
+        "infera-operator wrote the scale of Deployment chat-worker at 2026-11-30T11:59:53Z",
+        53,
+    ),
+    "a write beside ours, which is newer": (
+        [RESOURCE, an_object(an_entry(0, "weir", operation="Apply"), an_entry(59.5))],
+        "infera-operator wrote Deployment chat-worker at 2026-11-30T11:59:00Z",
+        0.5,
+    ),
+    "one in the future, by no longer than any": (
+        [RESOURCE, an_object(an_entry(-3600))],
+        "infera-operator wrote Deployment chat-worker at 2026-11-30T13:00:00Z",
+        60,
+    ),
+    "a time of another zone": (
+        [an_object(an_entry(0, time="2026-11-30T13:59:50+02:00"))],
+        "infera-operator wrote Deployment chat-worker at 2026-11-30T11:59:50Z",
+        50,
+    ),
+}
+
+OLD: dict[str, list[Manifest | None]] = {
+    "nothing that exists": [None],
+    "no entry at all": [RESOURCE, {"kind": "Service", "metadata": {"name": "x"}}],
+    "null in place of entries": [
+        {"kind": "Service", "metadata": {"name": "x", "managedFields": None}}
+    ],
+    "what others wrote": [an_object(an_entry(0, "kubectl"), an_entry(0, "infera-operator-2"))],
+    "a write as old as is asked for": [RESOURCE, an_object(an_entry(60))],
+    "an old write": [RESOURCE, an_object(an_entry(86_400, subresource="status"))],
+    "no time": [an_object({"manager": "infera-operator", "operation": "Update"})],
+    "no manager": [an_object({"operation": "Update", "time": ago(0)})],
+    **{
+        f"{time!r} for a time": [an_object(an_entry(0, time=time))]
+        for time in ("", "yesterday", "2026-11-30T12:00:00", None, 7, {})
+    },
+}
+
+
+@pytest.mark.parametrize("name", YOUNG)
+def test_a_young_write_of_another_operator_is_told_with_who_wrote_what_when(name: str) -> None:
+    objects, told, wait = YOUNG[name]
+    lookout = a_lookout()
+
+    with pytest.raises(OtherOperator) as found:
+        lookout.look(*objects)
+
+    assert str(found.value).startswith(told)
+    assert "kubectl scale" in str(found.value)
+    assert "60 s old" in str(found.value)
+    assert found.value.after_seconds == wait
+    assert found.value.manager in told
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_what_is_no_young_write_of_another_operator_keeps_nobody_from_writing(name: str) -> None:
+    lookout = a_lookout()
+
+    lookout.look(*OLD[name])
+
+    assert (lookout.seen, lookout.said) == (None, "")
+
+
+def test_it_is_looked_for_as_long_as_was_asked_and_with_zero_not_at_all() -> None:
+    just_now = an_object(an_entry(0), an_entry(-3600))
+
+    Lookout(Settings(other_operator_seconds=0), NOW).look(just_now)
+    Lookout(Settings(other_operator_seconds=5), NOW).look(an_object(an_entry(5)))
+    with pytest.raises(OtherOperator):
+        Lookout(Settings(other_operator_seconds=5), NOW).look(an_object(an_entry(4)))
+
+
+def test_what_one_child_showed_stops_its_siblings() -> None:
+    lookout = a_lookout()
+    lookout.look()
+    with pytest.raises(OtherOperator) as first:
+        lookout.look(an_object(an_entry(20)))
+
+    with pytest.raises(OtherOperator) as second:
+        lookout.look(RESOURCE)
+
+    assert str(second.value) == str(first.value)
+
+
+def test_in_a_dry_run_the_newest_write_is_noted_and_all_goes_on() -> None:
+    lookout = a_lookout(dry_run=True)
+
+    for objects in ([RESOURCE], [an_object(an_entry(9), name="b")], [an_object(an_entry(10))]):
+        lookout.look(*objects)
+
+    assert lookout.seen is not None
+    assert lookout.seen.object == "Deployment b"
+    assert lookout.said == words(lookout.seen, QUIET_SECONDS)
+
+
+def test_the_last_write_is_found_however_old_it_is() -> None:
+    write = newest_write([RESOURCE, an_object(an_entry(3 * 86_400))])
+
+    assert write == Write(
+        manager="infera-operator",
+        object="Deployment chat-worker",
+        time=NOW - timedelta(days=3),
+    )
+    assert seconds_to_wait(write, NOW, QUIET_SECONDS) == 0
