@@ -2,7 +2,8 @@
 Whether another operator, whose work becomes ours, still writes: what `managedFields` tells.
 
 Pure: the time arrives as an argument. The times are of the API server's clock, to the second, and
-move only where a write changes something: who runs and finds all as it wants it is not seen.
+move only where a write changes something: who runs and finds all as it wants it is not seen. Nor is
+a write through `scale`, of which that server notes no time.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ def a_lookout(**settings: Any) -> Lookout:
     return Lookout(Settings(other_operator_seconds=QUIET_SECONDS, **settings), NOW)
 
 
+NO_TIMES: tuple[Any, ...] = ("", "yesterday", "2026-11-30T12:00:00", None, 7, {})
 RESOURCE = an_object(an_entry(500, "kubectl"), kind="InferaDeployment", name="chat")
 
 YOUNG: dict[str, tuple[list[Manifest | None], str, float]] = {
@@ -54,8 +55,8 @@ YOUNG: dict[str, tuple[list[Manifest | None], str, float]] = {
         30,
     ),
     "the newest of several": (
-        [RESOURCE, an_object(an_entry(90), an_entry(7, subresource="scale"), an_entry(59))],
-        "infera-operator wrote the scale of Deployment chat-worker at 2026-11-30T11:59:53Z",
+        [RESOURCE, an_object(an_entry(90), an_entry(7, subresource="status"), an_entry(59))],
+        "infera-operator wrote the status of Deployment chat-worker at 2026-11-30T11:59:53Z",
         53,
     ),
     "a write beside ours, which is newer": (
@@ -84,12 +85,11 @@ OLD: dict[str, list[Manifest | None]] = {
     "what others wrote": [an_object(an_entry(0, "kubectl"), an_entry(0, "infera-operator-2"))],
     "a write as old as is asked for": [RESOURCE, an_object(an_entry(60))],
     "an old write": [RESOURCE, an_object(an_entry(86_400, subresource="status"))],
-    "no time": [an_object({"manager": "infera-operator", "operation": "Update"})],
+    "no time, as of a write through `scale`": [
+        an_object({"manager": "infera-operator", "operation": "Update", "subresource": "scale"})
+    ],
     "no manager": [an_object({"operation": "Update", "time": ago(0)})],
-    **{
-        f"{time!r} for a time": [an_object(an_entry(0, time=time))]
-        for time in ("", "yesterday", "2026-11-30T12:00:00", None, 7, {})
-    },
+    **{f"{time!r} for a time": [an_object(an_entry(0, time=time))] for time in NO_TIMES},
 }
 
 
