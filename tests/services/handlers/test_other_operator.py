@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
+from bridge.events import ObjectKey
 from bridge.kube import MERGE_PATCH
+from bridge.settings import Settings
+from crds.inferadeployment import CONTRACT
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.apply import make_all
+from handlers.budget import unlimited
+from handlers.children import World
 from handlers.errors import OtherOperator
 from handlers.fields import entries_of
-from handlers.handler import ChildName
+from handlers.handler import ChildName, Facts
+from handlers.inferadeployment import HANDLER
 from handlers.plan import child_name
-from handlers.predecessors import PREDECESSORS, newest_write, seconds_to_wait
+from handlers.predecessors import PREDECESSORS, newest_write
 from handlers.prune import prune, stale_candidates
-from tests.services.handlers.conftest import Desk
+from handlers.quarantine import say_quarantined
+from handlers.state import FailState
+from tests.services.handlers.conftest import OWNER, Desk
 from tests.services.handlers.renderings import ORDINARY, PLAIN
 
 INFERA, COGNITORA = PREDECESSORS
@@ -116,24 +123,44 @@ async def test_a_child_at_rest_counts_too_whatever_of_it_the_other_operator_wrot
     assert watchful.written == []
 
 
-async def test_the_status_of_the_resource_tells_of_another_operator(watchful: Desk) -> None:
-    """The API server writes the time, to the second, and its clock may be ahead of ours."""
+async def test_the_status_of_the_resource_tells_of_it_and_is_left_even_where_we_gave_up(
+    watchful: Desk,
+) -> None:
     owner = deepcopy(watchful.owner)
-    path = f"/apis/{owner['apiVersion']}/namespaces/{watchful.namespace}/inferadeployments/owner"
     owner["status"] = {"state": "pending"}
     data = await watchful.admin.request(
         "PUT",
-        f"{path}/status",
+        CONTRACT.kind.path(watchful.namespace, OWNER, "status"),
         query={"fieldManager": INFERA},
         body=msgspec.json.encode(owner),
         content_type="application/json",
     )
 
     write = newest_write([msgspec.json.decode(data)])
-
     assert write is not None
     assert (write.manager, write.object) == (INFERA, "the status of InferaDeployment owner")
-    assert seconds_to_wait(write, datetime.now(UTC), LONG_SECONDS) > 0
+
+    key = ObjectKey(CONTRACT.kind.queue_name, watchful.namespace, OWNER)
+    for seconds, verbs in ((LONG_SECONDS, []), (0, ["event", "status"])):
+        watchful.other_operator_seconds = seconds
+        writer = watchful.making().writer
+        failed = FailState(failures=10, error="LookupError: x")
+        await say_quarantined(HANDLER, key, failed, writer, _world(watchful))
+        assert [what.split()[0] for what in writer.written] == verbs
+
+
+def _world(desk: Desk) -> World:
+    async def newest(_: str) -> int:
+        return 0
+
+    return World(
+        kube=desk.kube,
+        settings=Settings(other_operator_seconds=desk.other_operator_seconds),
+        facts=Facts(),
+        identity="desk",
+        newest_renderer=newest,
+        may_roll_out=unlimited,
+    )
 
 
 async def test_a_birth_stops_where_the_other_operator_was_first_and_before_any_pod(
