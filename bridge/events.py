@@ -61,7 +61,7 @@ class EventType(StrEnum):
 
     CHANGED = "dev.weir.changed"
     OBSERVED = "dev.weir.observed"
-    """A child appeared, or one did whose status the resource's is made of: a glance may do."""
+    """A child appeared, or a workload changed: a glance may do."""
     DELETED = "dev.weir.deleted"
     RESYNC = "dev.weir.resync"
     REFERRED = "dev.weir.referred"
@@ -98,7 +98,11 @@ _WEIGHT = {
     EventType.REFERRED: 1,
     EventType.RESYNC: 2,
 }
-"""Of two looks that these ask for, the weightier one does for both."""
+"""
+Of two looks that these ask for, the weightier one does for both.
+
+TIMER and RETRY have none: they are tries, which back-off does not hold.
+"""
 
 
 def joined(first: ChangeEvent, second: ChangeEvent) -> ChangeEvent | None:
@@ -116,7 +120,7 @@ def seen_id(key: ObjectKey, uid: str, resource_version: str) -> str:
 
 
 def observed_id(key: ObjectKey, uid: str, resource_version: str) -> str:
-    """Return the id of "a child is seen to be so", in a place of its own in the queue."""
+    """Return the id of a state told as `observed`: never that of a change, in another slot."""
     return f"{key.token}:{uid}:{resource_version}:observed"
 
 

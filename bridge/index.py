@@ -36,9 +36,12 @@ class News(Enum):
 
     APPEARED = "appeared"
     """Nothing of its name was there: had something been, its deletion was told."""
+    LISTED = "listed"
+    """It was met in a list: what was there before it is not known."""
     ALTERED = "altered"
+    """It has the same owner, and another digest."""
     MOVED = "moved"
-    """It has another owner; or it was met in a list, and what was there before is not known."""
+    """It has another owner."""
 
 
 class Change(NamedTuple):
@@ -68,8 +71,9 @@ class _Scoped(Struct):
     records: dict[str, Record]
     """By uid."""
     listing: set[str] | None = None
-    """The uids that a running list has named so far; None where it can miss nothing."""
+    """The uids that a running list has named; None where none runs, or none could be missed."""
     is_listing: bool = False
+    """A list runs: what it is the first to name may have replaced something."""
 
 
 class Index:
@@ -98,7 +102,7 @@ class Index:
             record = Record(scope.kind.kind, meta.name, meta.uid, version(meta), None, digest, None)
             scoped.records[meta.uid] = record
             before, changed = None, True
-            news = News.MOVED if scoped.is_listing else News.APPEARED
+            news = News.LISTED if scoped.is_listing else News.APPEARED
         else:
             before, changed = record.owner, record.digest != digest
             news = News.ALTERED if owner == before else News.MOVED

@@ -3,10 +3,10 @@ Publishes events to the queue until each is acknowledged, however long NATS is a
 
 An event goes to slot 0 of its key where that is empty, which keeps its place in the queue, else
 to slot 1, which overwrites what waits there. What a glance may do for has slot 2 for itself: it
-must not take the place of what asks for more. What cannot be sent waits here, one event per place,
-and goes when NATS is back; beyond a bounded number of places a resync is asked for instead.
+must not take the place of what asks for more. What cannot be sent waits here, one event per lane,
+and goes when NATS is back; beyond a bounded number of lanes a resync is asked for instead.
 
-Of two events of one place that wait, the one that saw the later version stays. Its id is what
+Of two events of one lane that wait, the one that saw the later version stays. Its id is what
 another bridge would publish too, and whoever published that id had seen at least as much; an
 earlier id may have been published, and be dropped as a duplicate, before the later change was.
 """
@@ -39,7 +39,7 @@ WINDOW: Final = 256
 RESYNC_RANK: Final = -1
 """A periodic look says nothing about a version: any state that was seen says more."""
 HOLDS_MAX: Final = 5
-"""What is held again and again is let go after so many times as long as once."""
+"""What is held again and again is let go after so many times as long as once, at most."""
 _ACK_SECONDS: Final = 2.0
 """An answer that was lost on the way is not waited for any longer: to ask again is harmless."""
 _RETRY_SECONDS: Final = 0.05
@@ -59,14 +59,19 @@ class Waiting(Struct, frozen=True, gc=False):
     """Unix time."""
 
     def or_later(self, other: Waiting | None) -> Waiting:
-        """Return the one to publish of two for one key; `other` came later."""
+        """Return the one to publish of two for one lane; `other` came later."""
         if other is None or self.rank > other.rank:
             return self
         return Waiting(other.type, other.id, other.rank, self.seen)
 
 
 async def put(bus: Bus, event: ChangeEvent) -> PubAck:
-    """The event waits in the queue: in slot 0 of its key, else over what waits in slot 1 or 2."""
+    """
+    The event waits in the queue.
+
+    In slot 0 of its key where that is empty, else over what waits in slot 1; an `observed` one over
+    what waits in slot 2.
+    """
     headers, payload = encode(event)
     subject = f"{WORK_SUBJECT}.{event.key.token}"
     if event.type is EventType.OBSERVED:
@@ -87,11 +92,23 @@ async def put(bus: Bus, event: ChangeEvent) -> PubAck:
         )
 
 
-class _Place(NamedTuple):
-    """Where an event goes: one place waits in memory, flies, or is held, as one."""
+class _Lane(NamedTuple):
+    """
+    A key's way into the queue: slots 0 and 1, or slot 2.
+
+    Of each one event waits at most, and one is in flight.
+    """
 
     key: ObjectKey
     is_observed: bool
+
+
+class _Held(NamedTuple):
+    """An event that waits for more of its lane."""
+
+    timer: asyncio.TimerHandle
+    latest: float
+    """When it goes whatever comes, by the loop's clock."""
 
 
 class Publisher:
@@ -113,12 +130,12 @@ class Publisher:
         self._bus = bus
         self._hint = hint
         self._pending_max = pending_max
-        self._waiting: dict[_Place, Waiting] = {}
-        self._flying: dict[_Place, Waiting] = {}
-        self._ready: deque[_Place] = deque()
-        """Places that wait, are not in flight and not held back, each once."""
-        self._held: dict[_Place, asyncio.TimerHandle] = {}
-        """Places that wait for more of their kind."""
+        self._waiting: dict[_Lane, Waiting] = {}
+        self._flying: dict[_Lane, Waiting] = {}
+        self._ready: deque[_Lane] = deque()
+        """Lanes that wait, are not in flight and not held back, each once."""
+        self._held: dict[_Lane, _Held] = {}
+        """Lanes that wait for more events."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -140,45 +157,48 @@ class Publisher:
         """
         The event, or one that says more, is published as soon as NATS takes it.
 
-        One that is held back waits for others of its place: what comes in a row is published once.
+        One that is held back waits for others of its lane: what comes in a row is published once.
         """
         waiting = Waiting(type, id, rank, time.time())
-        place = _Place(key, type is EventType.OBSERVED)
-        before = self._waiting.get(place)
+        lane = _Lane(key, type is EventType.OBSERVED)
+        before = self._waiting.get(lane)
         if before is not None:
-            self._waiting[place] = before.or_later(waiting)
+            self._waiting[lane] = before.or_later(waiting)
             if not hold_seconds:
-                self._let_go(place)
-            elif place in self._held and waiting.seen < before.seen + HOLDS_MAX * hold_seconds:
-                self._hold(place, hold_seconds)
+                self._let_go(lane)
+            elif lane in self._held:
+                self._hold(lane, hold_seconds)
             return
         if self.pending >= self._pending_max:
             if not self._overflowed:
-                _log.warning("too many keys wait; a resync follows", pending=self.pending)
+                _log.warning("too many events wait; a resync follows", pending=self.pending)
             self._overflowed = True
             METRICS.count("weir_publish_overflowed")
             return
-        self._waiting[place] = waiting
+        self._waiting[lane] = waiting
         if hold_seconds:
-            self._hold(place, hold_seconds)
+            self._hold(lane, hold_seconds)
             self._idle.clear()
-        elif place not in self._flying:
-            self._make_ready(place)
+        elif lane not in self._flying:
+            self._make_ready(lane)
 
-    def _hold(self, place: _Place, seconds: float) -> None:
-        """What waits is let go after so long, from now on."""
-        if place in self._held:
-            self._held[place].cancel()
+    def _hold(self, lane: _Lane, seconds: float) -> None:
+        """What waits is let go after so long from now, and HOLDS_MAX times from the first time."""
         loop = asyncio.get_running_loop()
-        self._held[place] = loop.call_later(seconds, self._let_go, place)
+        before = self._held.get(lane)
+        latest = before.latest if before else loop.time() + HOLDS_MAX * seconds
+        if before:
+            before.timer.cancel()
+        due = min(loop.time() + seconds, latest)
+        self._held[lane] = _Held(loop.call_at(due, self._let_go, lane), latest)
 
-    def _let_go(self, place: _Place) -> None:
+    def _let_go(self, lane: _Lane) -> None:
         """What was held back is published now."""
-        timer = self._held.pop(place, None)
-        if timer is not None:
-            timer.cancel()
-            if place not in self._flying:
-                self._make_ready(place)
+        held = self._held.pop(lane, None)
+        if held is not None:
+            held.timer.cancel()
+            if lane not in self._flying:
+                self._make_ready(lane)
 
     @property
     def pending(self) -> int:
@@ -206,8 +226,8 @@ class Publisher:
 
     async def drain(self) -> None:
         """Nothing waits afterwards."""
-        for place in tuple(self._held):
-            self._let_go(place)
+        for lane in tuple(self._held):
+            self._let_go(lane)
         await self._idle.wait()
 
     def forget_sequence(self) -> None:
@@ -230,25 +250,25 @@ class Publisher:
                 else:
                     tasks.create_task(self._publish(self._ready.popleft()))
 
-    async def _publish(self, place: _Place) -> None:
-        kind = place.key.kind
-        waiting = self._flying[place] = self._waiting.pop(place)
+    async def _publish(self, lane: _Lane) -> None:
+        kind = lane.key.kind
+        waiting = self._flying[lane] = self._waiting.pop(lane)
         try:
-            ack = await self._send(place.key, waiting)
+            ack = await self._send(lane.key, waiting)
         except BusUnavailable as exc:
             METRICS.published(kind, waiting.type, "failed")
-            self._waiting[place] = waiting.or_later(self._waiting.get(place))
+            self._waiting[lane] = waiting.or_later(self._waiting.get(lane))
             self._fail(exc)
         else:
             METRICS.published(kind, waiting.type, "duplicate" if ack.duplicate else "stored")
             self._succeed()
         finally:
-            del self._flying[place]
+            del self._flying[lane]
             self._landed.set()
             self._window.release()
-            if place in self._waiting:
-                if place not in self._held:
-                    self._make_ready(place)
+            if lane in self._waiting:
+                if lane not in self._held:
+                    self._make_ready(lane)
             elif not self.pending:
                 self._idle.set()
 
@@ -279,8 +299,8 @@ class Publisher:
         self.sequence = max(self.sequence, ack.seq)
         return ack
 
-    def _make_ready(self, place: _Place) -> None:
-        self._ready.append(place)
+    def _make_ready(self, lane: _Lane) -> None:
+        self._ready.append(lane)
         self._idle.clear()
         self._work.set()
 

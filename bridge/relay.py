@@ -2,9 +2,9 @@
 The story of the bridge: watch, owner, digest, event, publish; and the looks that heal the rest.
 
 For every watched kind: what a watch yields is given to its owner, compared with what was known,
-and published when it matters, one event per owner. A change of a referenced object concerns
-every resource that its contract says it touches. Besides, every resource is looked at
-(`resync`) when a bridge starts, once per interval, and when the queue lost something.
+and published when it matters, one event per owner, `observed` where a glance may do. A change of a
+referenced object concerns every resource that its contract says it touches. Besides, every resource
+is looked at (`resync`) when a bridge starts, once per interval, and when the queue lost something.
 """
 
 from __future__ import annotations
@@ -66,13 +66,7 @@ class Relay:
         self._settings = settings
         self._contracts = tuple(contracts)
         self._own_kinds = {contract.kind for contract in self._contracts}
-        self._judged = {
-            (contract.kind.queue_name, child.kind)
-            for contract in self._contracts
-            for child in contract.owns
-            if child.status_fields
-        }
-        """Whose status is made of which children's."""
+        self._workloads = {c.kind.queue_name: c.workloads for c in self._contracts}
         self._owners = Owners(self._contracts)
         self._index = Index()
         self._publisher = Publisher(bus, self._hint, pending_max=settings.pending_max)
@@ -178,13 +172,13 @@ class Relay:
         """
         Return whether a glance finds all that the change can bring.
 
-        A glance reads the children whose status is judged, whole. Of the others it need not read
-        one that appeared: who made it in the place of another deleted that one, which is told, and
-        what the resource does not ask for is seen by its name.
+        A glance reads the workloads, whole. Of the other children it need not read one that
+        appeared: who made it in the place of another deleted that one, which is told, and what the
+        resource does not ask for is seen by its name.
         """
         if news is News.APPEARED:
             return kind not in self._own_kinds
-        return news is News.ALTERED and (key.kind, kind) in self._judged
+        return news is News.ALTERED and kind in self._workloads.get(key.kind, ())
 
     def _delete(self, scope: Scope, meta: ObjectMeta) -> None:
         record = self._index.delete(scope, meta.uid)

@@ -110,7 +110,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resync_rate_per_second: _Positive = 500.0
     """At most so many resync events a second."""
     child_hold_seconds: Annotated[float, Meta(ge=0, le=10)] = 0.1
-    """What changes of one resource's children within so long of each other is one event."""
+    """Changes of one resource's children within so long of each other are one event.
+
+    It is held five times as long at most.
+    """
     stream_check_seconds: _Positive = 5.0
     """How often the streams and the consumer are checked, and made again when missing."""
     duplicate_window_seconds: Annotated[float, Meta(ge=1, le=_SECONDS_MAX)] = 120.0
@@ -125,7 +128,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     list_page_size: Annotated[int, Meta(ge=1, le=10000)] = 500
     """Objects that one answer of the API server lists."""
     pending_max: _Count = 100_000
-    """Keys remembered while NATS is away; beyond them a resync takes over."""
+    """Events remembered while NATS is away; beyond them a resync takes over."""
 
     @property
     def namespaces(self) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ _BUCKETS_SECONDS: Final = (
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
 )
 
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+"""No `_created` series beside those of API calls: OpenTelemetry's instruments have none."""
+
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -177,7 +180,7 @@ class _ApiCalls:
 
 
 class Metrics:
-    """The instruments; made anew when a meter arrives."""
+    """The instruments; made anew when a meter and a registry arrive."""
 
     def __init__(self) -> None:
         self._watch_ages: WatchAges = tuple

@@ -18,11 +18,7 @@ class Child(Struct, frozen=True, kw_only=True):
 
     kind: Kind
     status_fields: tuple[str, ...] = ()
-    """
-    Fields directly under `status` whose change is worth a reconcile.
-
-    Only of kinds that name some does a resource's status depend on more than their being there.
-    """
+    """Fields directly under `status` whose change is worth a reconcile: it is a workload then."""
     optional: bool = False
     """True where the API server need not serve the kind (a CRD of somebody else)."""
 
@@ -49,3 +45,8 @@ class Contract(Struct, frozen=True, kw_only=True):
     refers: tuple[Reference, ...] = ()
     consumer: str = "kubernetes"
     """Group of kinds that share a queue consumer: those that need the same backends."""
+
+    @property
+    def workloads(self) -> frozenset[Kind]:
+        """The kinds of children that a resource's status is made of; others need only be there."""
+        return frozenset(child.kind for child in self.owns if child.status_fields)

@@ -39,8 +39,8 @@ from handlers.errors import (
 )
 from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_back, without
 from handlers.handler import ChildName, Problem
+from handlers.lookout import OTHER_OPERATORS, Lookout
 from handlers.plan import Standing
-from handlers.predecessors import PREDECESSORS, Lookout
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
@@ -63,6 +63,7 @@ class Child(Struct, frozen=True, kw_only=True):
 
     name: ChildName
     live: Manifest | None
+    """As it was read or written; as it is rendered where a glance did not read it."""
     problem: Problem | None = None
     ignored: tuple[str, ...] = ()
     """Paths that the API server does not know and dropped."""
@@ -107,14 +108,18 @@ class Making(Struct, frozen=True, kw_only=True):
         return None if data is None else msgspec.json.decode(data)
 
     async def read_all(self, names: Sequence[ChildName]) -> dict[ChildName, Manifest | None]:
-        """Return children as the quorum holds them."""
+        """Return children as the quorum holds them, None where there is none."""
         limit = asyncio.Semaphore(IN_PARALLEL)
 
-        async def read(name: ChildName) -> Manifest | None:
+        async def read(name: ChildName) -> tuple[ChildName, Manifest | None]:
             async with limit:
-                return await self.read(name)
+                return name, await self.read(name)
 
-        return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
+        done = await asyncio.gather(*map(read, names), return_exceptions=True)
+        failures = [result for result in done if isinstance(result, BaseException)]
+        if failures:
+            raise min(failures, key=severity)
+        return dict(result for result in done if not isinstance(result, BaseException))
 
 
 async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Child]:
@@ -129,7 +134,8 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
 
     async def one(manifest: Manifest) -> Child:
         async with limit:
-            making.lookout.look()  # a sibling may have met another operator's work by now
+            # A sibling may have met another operator's work by now.
+            making.lookout.require_silence()
             return await make(making, manifest, lives.get(plan.child_name(manifest)))
 
     lives: dict[ChildName, Manifest | None] = {}
@@ -176,12 +182,13 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
 
 async def _yield_to_others(making: Making, lives: Collection[Manifest | None]) -> None:
     """
-    Write nothing where another operator still does, or where a newer handler that lives did.
+    Raise OtherOperator where another operator still writes one of these.
 
-    Without that, two operators during a take-over, or two versions during a rolling upgrade, would
-    write over each other.
+    Raise GiveBack where a newer renderer wrote them and a handler of its version lives. Without
+    that, two operators during a take-over, or two versions during a rolling upgrade, would write
+    over each other.
     """
-    making.lookout.look(*lives)
+    making.lookout.require_silence(*lives)
     wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
@@ -258,7 +265,7 @@ async def _bring_in_line(
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
-    entries = merged(live, PREDECESSORS)
+    entries = merged(live, OTHER_OPERATORS)
     if entries is not None:
         live = await making.writer.take_fields(making.kind(name.kind), live, entries)
     remembered = set(plan.empty_fields(live))

@@ -302,6 +302,7 @@ class Attempt:
         await say_quarantined(self._handler, self._key, state, self._writer, self._at.world)
 
     async def _tell_other_operator(self, found: OtherOperator) -> None:
+        """Say it in an Event, the metric and the log: nothing else is written."""
         resource, identity = self._subject.resource, self._at.history.identity
         if resource is not None:
             await tell_other_operator(

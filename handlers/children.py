@@ -29,7 +29,7 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
-from handlers.predecessors import Lookout
+from handlers.lookout import Lookout
 from handlers.prune import listed, prune, stale_candidates
 from handlers.settle import held_children
 

@@ -28,7 +28,7 @@ IDENTITY = frozenset({"apiVersion", "kind"})
 IDENTITY_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
 KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 """What the server sets where an item of a keyed list leaves out a part of its key."""
-NAMES_MAX = 4096
+DECODED_MAX = 4096
 """Keys of list items that are remembered decoded: they are the same few in all objects."""
 _PART = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^.\[]+')
 _KEY = re.compile(r'([^=,\[\]]+)=("(?:[^"\\]|\\.)*"|[^,\]]*)')
@@ -64,8 +64,9 @@ def uncovered(
 def missing(manifest: Manifest, live: Manifest) -> list[Dropped]:
     """Return what the server dropped of a rendering that was written just now."""
     owned = _owned(manifest)
-    if _is_held(owned, live):
-        return []  # nearly always, and much sooner known than where what is missing was
+    if _has_every_path(owned, live):
+        # Nearly always so; only where something is missing managedFields are asked why.
+        return []
     mine, others = _split(live, MANAGER)
     return [
         Dropped(gap.path, is_empty(gap.value))
@@ -74,11 +75,11 @@ def missing(manifest: Manifest, live: Manifest) -> list[Dropped]:
     ]
 
 
-def _is_held(value: Any, live: Any) -> bool:
+def _has_every_path(value: Any, live: Any) -> bool:
     """Return whether a live value has something at every path of another."""
     if isinstance(value, dict):
         return isinstance(live, dict) and all(
-            item is None or (live.get(key) is not None and _is_held(item, live[key]))
+            item is None or (live.get(key) is not None and _has_every_path(item, live[key]))
             for key, item in value.items()
         )
     if isinstance(value, list):
@@ -86,7 +87,7 @@ def _is_held(value: Any, live: Any) -> bool:
             isinstance(live, list)
             and len(value) == len(live)
             and all(
-                _is_held(item, held) and _name(item) == _name(held)
+                _has_every_path(item, held) and _name(item) == _name(held)
                 for item, held in zip(value, live, strict=True)
             )
         )
@@ -125,16 +126,16 @@ def entries_of(live: Manifest) -> list[dict[str, Any]]:
 
 
 def merged(
-    live: Manifest, predecessors: Iterable[str], manager: str = MANAGER
+    live: Manifest, others: Iterable[str], manager: str = MANAGER
 ) -> list[dict[str, Any]] | None:
     """
-    Return `managedFields` with what we and our predecessors own in one Apply entry of ours.
+    Return `managedFields` with what we and other operators own in one Apply entry of ours.
 
     None where that is so already. Entries of subresources and of other managers stay as they are.
     The server keeps only the last of two entries of one manager, operation and version, so the
     sets are merged, never renamed beside each other.
     """
-    names = {manager, *predecessors}
+    names = {manager, *others}
     ours: list[dict[str, Any]] = []
     rest: list[dict[str, Any]] = []
     for entry in entries_of(live):
@@ -323,7 +324,7 @@ def _absent(value: Any, live: Any, path: Path) -> Iterator[_Gap]:
             yield from _absent(item, live[index], (*path, f"[{index}]"))
 
 
-@lru_cache(maxsize=NAMES_MAX)
+@lru_cache(maxsize=DECODED_MAX)
 def _decoded(text: str) -> Any:
     """Return the key or value that stands in a set's name of an item; read, and never changed."""
     return msgspec.json.decode(text)

@@ -20,7 +20,7 @@ from bridge.telemetry import METRICS, logger
 from handlers.conditions import Transition
 from handlers.errors import OtherOperator
 from handlers.kube_events import post_events
-from handlers.predecessors import OTHER_OPERATOR
+from handlers.lookout import OTHER_OPERATOR
 from handlers.reconcile import now_text
 from handlers.state import ttl
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-T = TypeVar("T")
-
 log = logger(__name__)
 
 
@@ -37,9 +35,9 @@ async def stale_candidates(
     Raises OtherOperator where another operator still writes one of them.
     """
     names = plan.stale(wanted, _possible(making, candidates))
-    lives = await _each(making.read, names)
-    making.lookout.look(*lives)
-    return tuple(name for name, live in zip(names, lives, strict=True) if live is not None)
+    lives = await making.read_all(names)
+    making.lookout.require_silence(*lives.values())
+    return tuple(name for name, live in lives.items() if live is not None)
 
 
 async def prune(
@@ -50,12 +48,18 @@ async def prune(
 
     A candidate that is gone, foreign, or being deleted already costs one read and no write.
     """
+    limit = asyncio.Semaphore(IN_PARALLEL)
 
     async def one(name: ChildName) -> Problem | None:
-        return await _prune_one(making, name)
+        async with limit:
+            return await _prune_one(making, name)
 
-    found = await _each(one, plan.stale(wanted, _possible(making, candidates)))
-    return [problem for problem in found if problem is not None]
+    names = plan.stale(wanted, _possible(making, candidates))
+    found = await asyncio.gather(*map(one, names), return_exceptions=True)
+    failures = [result for result in found if isinstance(result, BaseException)]
+    if failures:
+        raise min(failures, key=severity)
+    return [problem for problem in found if isinstance(problem, Problem)]
 
 
 async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
@@ -85,29 +89,12 @@ def _possible(making: Making, candidates: Iterable[ChildName]) -> Iterator[Child
     return (name for name in candidates if name.kind in known and is_segment(name.name))
 
 
-async def _each(
-    work: Callable[[ChildName], Awaitable[T | None]], names: tuple[ChildName, ...]
-) -> list[T | None]:
-    """Return what came of each, in order; what failed is raised after all had their turn."""
-    limit = asyncio.Semaphore(IN_PARALLEL)
-
-    async def one(name: ChildName) -> T | None:
-        async with limit:
-            return await work(name)
-
-    done = await asyncio.gather(*map(one, names), return_exceptions=True)
-    failures = [result for result in done if isinstance(result, BaseException)]
-    if failures:
-        raise min(failures, key=severity)
-    return [result for result in done if not isinstance(result, BaseException)]
-
-
 async def _prune_one(making: Making, name: ChildName) -> Problem | None:
     if name in making.held:
         return making.held[name] if await making.read(name) is not None else None
     for _ in range(CONFLICT_RETRIES):
         live = await making.read(name)
-        making.lookout.look(live)
+        making.lookout.require_silence(live)
         if live is None or not _is_ours_to_delete(making, name, live):
             return None
         try:

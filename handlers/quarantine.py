@@ -10,7 +10,7 @@ from bridge.telemetry import logger
 from handlers.children import World
 from handlers.conditions import DEGRADED, READY, Judgement, Reason, with_condition
 from handlers.errors import ReconcileError
-from handlers.predecessors import Lookout
+from handlers.lookout import Lookout
 from handlers.reconcile import now_text, read_resource, write_status
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def say_quarantined(
         resource = await read_resource(handler, key, world.kube)
         if resource is None:
             return
-        Lookout(world.settings, datetime.now(UTC)).look(resource)
+        Lookout(world.settings, datetime.now(UTC)).require_silence(resource)
         message = (
             f"given up after {state.failures} failures: {state.error}; mend the cause, then run "
             f"`weir dead retry {key.kind} {key.namespace}/{key.name}`"

@@ -37,8 +37,8 @@ from handlers.conditions import (
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
+from handlers.lookout import OTHER_OPERATOR, Lookout
 from handlers.pause import PausedWrites, is_paused, words
-from handlers.predecessors import OTHER_OPERATOR, Lookout
 from handlers.settle import Outcome, Result, holds_back
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def reconcile(
             return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
         lookout = Lookout(world.settings, datetime.now(UTC))
         # Before a pause, and before a refusal: they write the status, as the other operator does.
-        lookout.look(resource)
+        lookout.require_silence(resource)
         try:
             return await _make_match(event, handler, resource, state, writer, world, lookout)
         except NotFound as exc:
@@ -190,7 +190,7 @@ async def _make_match(
         reason = problems[0].reason if problems else ""
         if lookout.seen:
             reason = OTHER_OPERATOR
-        return Outcome(result=result, reason=reason, error=lookout.said)
+        return Outcome(result=result, reason=reason, error=lookout.why)
     waits = any(child.waits for child in children)
     look_again = writer.is_fencing or waits or not is_ready(status)
     waited = _waited_seconds(status, now)

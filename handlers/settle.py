@@ -14,7 +14,7 @@ from msgspec import Struct
 from bridge.settings import Settings
 from handlers.errors import DependencyDown, GiveBack, LeaseLost, OtherOperator, settled_as
 from handlers.handler import ChildName, Problem
-from handlers.predecessors import OTHER_OPERATOR
+from handlers.lookout import OTHER_OPERATOR
 from handlers.state import EMPTY, FailState
 
 ERROR_TEXT_MAX = 500
@@ -38,7 +38,7 @@ class Result(StrEnum):
     PAUSED = "paused"
     """Somebody has the brake on: what there is to write waits, and the status says so."""
     OTHER_OPERATOR = "other-operator"
-    """Another operator writes to it still: nothing was written, not even its status."""
+    """Another operator still writes to it: no more is written, not even its status."""
     HELD = "held"
     """In back-off or quarantine, and nothing new: not run."""
     REFUSED = "refused"

@@ -26,6 +26,7 @@ from handlers.lease import Leases
 from handlers.limit import ConcurrencyLimit
 from handlers.locks import KeyLocks, Solitude
 from handlers.queue import Delivery, Pull
+from handlers.reconcile import DUE
 
 CUT_SECONDS = 1.0
 """A reconcile that is cut has so long to come to its next write and give its message back."""
@@ -58,8 +59,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_hand: Counter[ObjectKey] = Counter()
         """Deliveries by object: one of each runs, and others wait for it."""
-        self._next: dict[ObjectKey, Delivery] = {}
-        """Those that wait for their object, and take in what comes for it meanwhile."""
+        self._growing: dict[ObjectKey, Delivery] = {}
+        """By object, the delivery that waits for it and absorbs what comes meanwhile."""
         self._stopping = asyncio.Event()
         self._is_cut = False
         self._limit = ConcurrencyLimit(
@@ -107,12 +108,14 @@ class Worker:
         if is_full or self._stopping.is_set():
             await delivery.give_back(0)
             return
-        if key in self._next and self._next[key].absorb(delivery):
+        if key in self._growing and self._growing[key].absorb(delivery):
             return
         task = asyncio.create_task(self._handle(delivery))
         self._tasks.add(task)
         self._in_hand[key] += 1
-        task.add_done_callback(partial(self._done, key))
+        if delivery.event.type not in DUE:
+            self._growing[key] = delivery
+        task.add_done_callback(partial(self._done, delivery))
 
     async def _sit_out(self, breaker: Breaker) -> None:
         """Leave what was asked for before the backend went to handlers that still reach it."""
@@ -124,8 +127,10 @@ class Worker:
                 await delivery.give_back(0)
         closing.cancel()
 
-    def _done(self, key: ObjectKey, task: asyncio.Task[None]) -> None:
+    def _done(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
+        key = delivery.key
         self._tasks.discard(task)
+        self._stop_growing(delivery)
         self._in_hand[key] -= 1
         if not self._in_hand[key]:
             del self._in_hand[key]
@@ -167,7 +172,7 @@ class Worker:
             async with AsyncExitStack() as held:
                 held.push_async_exit(partial(_give_back_when_cut, delivery))
                 await held.enter_async_context(self._beating(delivery))
-                await held.enter_async_context(self._first(delivery))
+                await held.enter_async_context(self._locked(delivery))
                 # Its turn first: what waits here when the process dies holds no lease, so it was
                 # not run and becomes no suspect.
                 turn = await held.enter_async_context(self._solitude.turn())
@@ -187,21 +192,16 @@ class Worker:
                     await self._leases.release(lease)
 
     @asynccontextmanager
-    async def _first(self, delivery: Delivery) -> AsyncIterator[None]:
-        """The object is nobody else's in this process; until it is, the delivery may grow."""
-        key = delivery.key
-        self._next.setdefault(key, delivery)
-        try:
-            async with self._locks.held(key):
-                self._is_grown(delivery)
-                yield
-        finally:
-            self._is_grown(delivery)
+    async def _locked(self, delivery: Delivery) -> AsyncIterator[None]:
+        """The object is nobody else's in this process; until it is, the delivery absorbs."""
+        async with self._locks.held(delivery.key):
+            self._stop_growing(delivery)
+            yield
 
-    def _is_grown(self, delivery: Delivery) -> None:
-        """What comes now is another look's."""
-        if self._next.get(delivery.key) is delivery:
-            del self._next[delivery.key]
+    def _stop_growing(self, delivery: Delivery) -> None:
+        """What comes from now on was not read by the look that begins: it gets one of its own."""
+        if self._growing.get(delivery.key) is delivery:
+            del self._growing[delivery.key]
 
     @asynccontextmanager
     async def _beating(self, delivery: Delivery) -> AsyncIterator[None]:

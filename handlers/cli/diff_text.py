@@ -16,7 +16,7 @@ from handlers.cli import output
 from handlers.difference import FieldChange
 from handlers.dry_run import Foretold
 from handlers.handler import ChildName, Problem
-from handlers.predecessors import OTHER_OPERATOR
+from handlers.lookout import OTHER_OPERATOR
 
 Action = Literal["create", "change", "replace", "delete", "blocked", "untried", "leave"]
 

@@ -44,7 +44,7 @@ from handlers.cli.target import Scope, scope_of
 from handlers.dry_run import DryRun
 from handlers.errors import GiveBack
 from handlers.handler import AnyHandler, Facts, TerminalError
-from handlers.predecessors import Lookout
+from handlers.lookout import Lookout
 from handlers.prune import METADATA_LIST
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
@@ -284,7 +284,7 @@ async def _compared(
         if plan.is_being_deleted(resource):
             note = "is being deleted: nothing is made for it any more"
         else:
-            lookout.look(resource)
+            lookout.require_silence(resource)
             wanted = wanted_of(handler, resource, world.facts)
             children, problems = await match_children(
                 event, handler, resource, wanted, EMPTY, dry_run, world, lookout
@@ -299,7 +299,7 @@ async def _compared(
     except KubeError as exc:
         return _failed(handler, key, exc)
     return Compared(
-        kind=kind, key=key, note=note, waits=lookout.said, objects=objects, is_new=is_new
+        kind=kind, key=key, note=note, waits=lookout.why, objects=objects, is_new=is_new
     )
 
 

@@ -18,8 +18,8 @@ from handlers.cli.output import CommandError
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod, Refusal
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import AnyHandler, ChildName, Facts, Rendering, TerminalError
+from handlers.lookout import newest_write
 from handlers.plan import Standing
-from handlers.predecessors import newest_write
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
 

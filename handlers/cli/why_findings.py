@@ -18,8 +18,8 @@ from handlers.cli.history import Attempt
 from handlers.cli.queue import Group
 from handlers.dead import DeadLetter
 from handlers.handler import Notice
+from handlers.lookout import OthersWrite
 from handlers.plan import Standing
-from handlers.predecessors import Write
 from handlers.state import FailState
 
 MISSING = "missing"
@@ -106,7 +106,7 @@ class ClusterHalf(Struct, frozen=True, kw_only=True, rename="camel"):
     """What of the spec is left out, or served otherwise."""
     children: tuple[Child, ...] = ()
     pods: tuple[Pod, ...] = ()
-    others_write: Write | None = None
+    others_write: OthersWrite | None = None
     """The last write of another operator to it or to one of its children."""
     notes: tuple[str, ...] = ()
     """What could not be read."""

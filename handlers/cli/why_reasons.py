@@ -32,9 +32,9 @@ from handlers.cli.why_messages import (
 )
 from handlers.cli.why_pods import pod_causes, slow_pods
 from handlers.conditions import PROGRESSING, READY, WARNING, Reason
+from handlers.lookout import OTHER_OPERATOR, STOP, seconds_to_wait
 from handlers.pause import NOTHING_WAITS
 from handlers.plan import Standing
-from handlers.predecessors import OTHER_OPERATOR, STOP, seconds_to_wait
 
 _PASSING = (
     Reason.CREATING,

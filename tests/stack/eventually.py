@@ -22,8 +22,8 @@ PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "1"))
 PATIENCE_SECONDS = 20.0 * PATIENCE
 """How long something may take that takes no time on a machine with nothing else to do."""
 
-LOOK_SHARE = 3
-"""After a look so many times as long as it took passes before the next one."""
+REST_PER_LOOK = 3
+"""After a look, so many times as long is left to the machine."""
 
 T = TypeVar("T")
 
@@ -73,8 +73,9 @@ async def eventually(
             what = getattr(predicate, "__name__", repr(predicate))
             pytest.fail(f"{what}: not within {patient_seconds:g} s; last seen: {seen!r}")
         # A look at thousands of objects must not be what keeps the machine from what is awaited.
-        took_seconds = time.monotonic() - begun
-        await asyncio.sleep(max(every_seconds, LOOK_SHARE * took_seconds))
+        looked = time.monotonic()
+        rest_seconds = max(every_seconds, REST_PER_LOOK * (looked - begun))
+        await asyncio.sleep(min(rest_seconds, max(every_seconds, deadline - looked)))
 
 
 async def dwindles(

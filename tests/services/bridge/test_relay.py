@@ -101,7 +101,7 @@ async def test_children_that_never_come_to_rest_are_told_of_all_the_same(
         await eventually(is_told_while_it_changes)
 
 
-async def test_what_a_child_is_judged_by_is_observed_and_all_else_is_a_change(
+async def test_any_change_of_a_workload_is_observed(
     bridge: Bridge, taken: Taker, resources: Resources
 ) -> None:
     async with bridge(child_hold_seconds=0) as relay:

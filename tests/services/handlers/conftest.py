@@ -23,7 +23,7 @@ from handlers.cli.devstack.cluster import Cluster
 from handlers.dry_run import DryRun
 from handlers.errors import GiveBack
 from handlers.handler import ChildName
-from handlers.predecessors import Lookout
+from handlers.lookout import Lookout
 from handlers.prune import prune
 from handlers.writes import Writer, Writes
 from tests.builders import an_infera_deployment

@@ -11,6 +11,7 @@ from bridge.events import ChangeEvent, EventType, ObjectKey
 from crds.kubernetes import DEPLOYMENT, SERVICE, Manifest
 from handlers import plan
 from handlers.conditions import Reason
+from handlers.errors import OtherOperator
 from handlers.glance import glance
 from handlers.handler import Rendering
 from handlers.state import EMPTY, FailState
@@ -89,6 +90,12 @@ async def _in_trouble(scene: Scene) -> None:
     scene.state = FailState(uid="u", generation=1, failures=1)
 
 
+async def _being_deleted(scene: Scene) -> None:
+    held = {"finalizers": ["tests.weir.dev/held"]}
+    await scene.desk.patched(scene.workload, {"metadata": held}, by="somebody")
+    await _deleted(scene)
+
+
 async def _after_a_death(scene: Scene) -> None:
     scene.desk.lease.predecessor_died = True
 
@@ -102,6 +109,7 @@ async def _after_a_death(scene: Scene) -> None:
         _written_by_a_newer_renderer,
         _rendered_differently,
         _in_trouble,
+        _being_deleted,
         _after_a_death,
     ],
 )
@@ -110,3 +118,11 @@ async def test_whatever_there_is_to_do_takes_a_full_look(
 ) -> None:
     await happens(scene)
     assert await scene.glance() is None
+
+
+async def test_what_another_operator_still_writes_is_noticed_by_a_glance_too(scene: Scene) -> None:
+    scene.desk.other_operator_seconds = 60.0
+    patch = {"metadata": {"annotations": {"a": "b"}}}
+    await scene.desk.patched(scene.workload, patch, by="infera-operator")
+    with pytest.raises(OtherOperator):
+        await scene.glance()

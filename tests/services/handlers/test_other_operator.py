@@ -21,15 +21,15 @@ from handlers.errors import OtherOperator
 from handlers.fields import entries_of
 from handlers.handler import ChildName, Facts
 from handlers.inferadeployment import HANDLER
+from handlers.lookout import OTHER_OPERATORS, newest_write
 from handlers.plan import child_name
-from handlers.predecessors import PREDECESSORS, newest_write
 from handlers.prune import prune, stale_candidates
 from handlers.quarantine import say_quarantined
 from handlers.state import FailState
 from tests.services.handlers.conftest import OWNER, Desk
 from tests.services.handlers.renderings import ORDINARY, PLAIN
 
-INFERA, COGNITORA = PREDECESSORS
+INFERA, COGNITORA = OTHER_OPERATORS
 LONG_SECONDS = 3600.0
 """No test takes so long that what was written at its begin is old."""
 
@@ -56,7 +56,7 @@ def _of_all_kinds(desk: Desk) -> list[Manifest]:
     return [ORDINARY[name](desk) for name in names]
 
 
-@pytest.mark.parametrize("manager", PREDECESSORS)
+@pytest.mark.parametrize("manager", OTHER_OPERATORS)
 async def test_one_child_that_another_operator_writes_keeps_all_as_they_are(
     watchful: Desk, manager: str
 ) -> None:

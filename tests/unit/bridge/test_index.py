@@ -53,7 +53,7 @@ def test_of_what_a_list_names_nobody_knows_what_was_there_before(is_empty: bool)
     if not is_empty:
         apply(index, a_meta(uid="known"), A)
     index.begin_list(DEPLOYMENTS)
-    assert news(index, a_meta(uid="met"), A) is News.MOVED
+    assert news(index, a_meta(uid="met"), A) is News.LISTED
     index.end_list(DEPLOYMENTS)
     assert news(index, a_meta(uid="new"), A) is News.APPEARED
 

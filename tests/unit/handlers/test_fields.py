@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.kubernetes import Manifest
+from handlers import fields
 from handlers.fields import (
     Dropped,
     FieldSet,
@@ -192,6 +193,17 @@ def test_missing_tells_what_is_empty_from_what_is_not_known() -> None:
         Dropped(("spec", "a"), is_empty=True),
         Dropped(("spec", "d"), is_empty=False),
     ]
+
+
+@pytest.mark.parametrize("case", COVERAGE.values(), ids=COVERAGE)
+def test_the_short_way_to_what_is_missing_says_what_the_long_one_does(
+    case: tuple[Any, Any, FieldSet, list[FieldSet], list[str]],
+) -> None:
+    rendered, held, mine, others, _ = case
+    live = live_object(mine, *others, **({} if held is None else {"x": held}))
+    gaps = fields._uncovered({"x": rendered}, live, *fields._split(live, "weir"), ())
+    long_way = [Dropped(gap.path, fields.is_empty(gap.value)) for gap in gaps if gap.is_absent]
+    assert missing({"x": rendered}, live) == long_way
 
 
 def test_missing_does_not_name_what_another_holds() -> None:

@@ -12,8 +12,8 @@ from handlers.cli.why_findings import ClusterHalf, Refusal
 from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import headline
 from handlers.handler import Notice
+from handlers.lookout import OthersWrite
 from handlers.pause import words
-from handlers.predecessors import Write
 from tests.unit.handlers.cli.why_situations import (
     FAILED,
     GIVEN_UP,
@@ -44,9 +44,9 @@ def paused(*waiting: str, everything: str = "") -> tuple[Condition, ...]:
     return (condition(), replace(said, type="Progressing"))
 
 
-def others(seconds: float) -> Write:
+def others(seconds: float) -> OthersWrite:
     time = NOW - timedelta(seconds=seconds)
-    return Write(manager="infera-operator", object="Deployment chat-worker", time=time)
+    return OthersWrite(manager="infera-operator", object="Deployment chat-worker", time=time)
 
 
 SITUATIONS = {

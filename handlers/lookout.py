@@ -19,7 +19,7 @@ from handlers.conditions import moment
 from handlers.errors import OtherOperator
 from handlers.fields import entries_of
 
-PREDECESSORS = ("infera-operator", "cgn-operator")
+OTHER_OPERATORS = ("infera-operator", "cgn-operator")
 """Field managers of the operators that we take over from."""
 OTHER_OPERATOR = "OtherOperator"
 """Reason of the Event and in the history; of no condition, since no status is written."""
@@ -27,7 +27,7 @@ STOP = "kubectl scale deployment NAME -n NAMESPACE --replicas=0"
 """How an operator is stopped; what it is called, and where it runs, is its install's choice."""
 
 
-class Write(Struct, frozen=True, kw_only=True, rename="camel"):
+class OthersWrite(Struct, frozen=True, kw_only=True, rename="camel"):
     """The last write of another operator to an object."""
 
     manager: str
@@ -49,15 +49,15 @@ class Lookout:
         self._quiet_seconds = settings.other_operator_seconds
         self._is_dry = settings.dry_run
         self._now = now
-        self.seen: Write | None = None
+        self.seen: OthersWrite | None = None
         """Its newest write, where that is not old enough."""
 
     @property
-    def said(self) -> str:
+    def why(self) -> str:
         """Why nothing is to be written, and what to do; empty where there is no reason."""
         return words(self.seen, self._quiet_seconds) if self.seen else ""
 
-    def look(self, *objects: Manifest | None) -> None:
+    def require_silence(self, *objects: Manifest | None) -> None:
         """
         Raise OtherOperator where its last write to one of these is too young to write ourselves.
 
@@ -68,22 +68,25 @@ class Lookout:
             self.seen = max(filter(None, (self.seen, found)), key=lambda write: write.time)
         if self.seen is not None and not self._is_dry:
             wait = seconds_to_wait(self.seen, self._now, self._quiet_seconds)
-            raise OtherOperator(self.said, self.seen.manager, wait)
+            raise OtherOperator(self.why, self.seen.manager, wait)
 
 
-def newest_write(objects: Iterable[Manifest | None]) -> Write | None:
+def newest_write(objects: Iterable[Manifest | None]) -> OthersWrite | None:
     """Return the last write of another operator to any of these, None where none is told."""
     writes = [
-        Write(manager=entry["manager"], object=_title(live, entry.get("subresource")), time=time)
+        OthersWrite(
+            manager=entry["manager"], object=_title(live, entry.get("subresource")), time=time
+        )
         for live in objects
         if live is not None
         for entry in entries_of(live)
-        if entry.get("manager") in PREDECESSORS and (time := moment(entry.get("time"))) is not None
+        if entry.get("manager") in OTHER_OPERATORS
+        and (time := moment(entry.get("time"))) is not None
     ]
     return max(writes, key=lambda write: write.time, default=None)
 
 
-def seconds_to_wait(write: Write, now: datetime, quiet_seconds: float) -> float:
+def seconds_to_wait(write: OthersWrite, now: datetime, quiet_seconds: float) -> float:
     """
     Return how long it takes until a write is so old; 0 where it is.
 
@@ -93,7 +96,7 @@ def seconds_to_wait(write: Write, now: datetime, quiet_seconds: float) -> float:
     return min(max(left, 0.0), quiet_seconds)
 
 
-def words(write: Write, quiet_seconds: float) -> str:
+def words(write: OthersWrite, quiet_seconds: float) -> str:
     """Return what a person is told: who wrote what when, what follows, and what to do."""
     return (
         f"{write}, so it still runs beside Weir, which writes nothing here until the last such "

@@ -10,7 +10,7 @@ import pytest
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
 from handlers.errors import OtherOperator
-from handlers.predecessors import Lookout, Write, newest_write, seconds_to_wait, words
+from handlers.lookout import Lookout, OthersWrite, newest_write, seconds_to_wait, words
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 QUIET_SECONDS = 60.0
@@ -99,7 +99,7 @@ def test_a_young_write_of_another_operator_is_told_with_who_wrote_what_when(name
     lookout = a_lookout()
 
     with pytest.raises(OtherOperator) as found:
-        lookout.look(*objects)
+        lookout.require_silence(*objects)
 
     assert str(found.value).startswith(told)
     assert "kubectl scale" in str(found.value)
@@ -112,28 +112,28 @@ def test_a_young_write_of_another_operator_is_told_with_who_wrote_what_when(name
 def test_what_is_no_young_write_of_another_operator_keeps_nobody_from_writing(name: str) -> None:
     lookout = a_lookout()
 
-    lookout.look(*OLD[name])
+    lookout.require_silence(*OLD[name])
 
-    assert (lookout.seen, lookout.said) == (None, "")
+    assert (lookout.seen, lookout.why) == (None, "")
 
 
 def test_it_is_looked_for_as_long_as_was_asked_and_with_zero_not_at_all() -> None:
     just_now = an_object(an_entry(0), an_entry(-3600))
 
-    Lookout(Settings(other_operator_seconds=0), NOW).look(just_now)
-    Lookout(Settings(other_operator_seconds=5), NOW).look(an_object(an_entry(5)))
+    Lookout(Settings(other_operator_seconds=0), NOW).require_silence(just_now)
+    Lookout(Settings(other_operator_seconds=5), NOW).require_silence(an_object(an_entry(5)))
     with pytest.raises(OtherOperator):
-        Lookout(Settings(other_operator_seconds=5), NOW).look(an_object(an_entry(4)))
+        Lookout(Settings(other_operator_seconds=5), NOW).require_silence(an_object(an_entry(4)))
 
 
 def test_what_one_child_showed_stops_its_siblings() -> None:
     lookout = a_lookout()
-    lookout.look()
+    lookout.require_silence()
     with pytest.raises(OtherOperator) as first:
-        lookout.look(an_object(an_entry(20)))
+        lookout.require_silence(an_object(an_entry(20)))
 
     with pytest.raises(OtherOperator) as second:
-        lookout.look(RESOURCE)
+        lookout.require_silence(RESOURCE)
 
     assert str(second.value) == str(first.value)
 
@@ -142,17 +142,17 @@ def test_in_a_dry_run_the_newest_write_is_noted_and_all_goes_on() -> None:
     lookout = a_lookout(dry_run=True)
 
     for objects in ([RESOURCE], [an_object(an_entry(9), name="b")], [an_object(an_entry(10))]):
-        lookout.look(*objects)
+        lookout.require_silence(*objects)
 
     assert lookout.seen is not None
     assert lookout.seen.object == "Deployment b"
-    assert lookout.said == words(lookout.seen, QUIET_SECONDS)
+    assert lookout.why == words(lookout.seen, QUIET_SECONDS)
 
 
 def test_the_last_write_is_found_however_old_it_is() -> None:
     write = newest_write([RESOURCE, an_object(an_entry(3 * 86_400))])
 
-    assert write == Write(
+    assert write == OthersWrite(
         manager="infera-operator",
         object="Deployment chat-worker",
         time=NOW - timedelta(days=3),
