@@ -49,13 +49,13 @@ class Takeover:
         return sum(int(count) for _, count in counted)
 
     async def is_told(self, **results: str) -> None:
-        """Return once the history tells this of each resource, and nothing else."""
+        """Return once the history tells this of each resource."""
 
         async def are_told() -> bool:
             moments = await read_history(self.stage.weir.nats.url)
             told = {(moment.owner, moment.result) for moment in moments if moment.result}
             namespace = self.stage.namespace
-            assert told == {(f"{namespace}/{name}", result) for name, result in results.items()}
+            assert told >= {(f"{namespace}/{name}", result) for name, result in results.items()}
             return True
 
         await eventually(are_told)
@@ -218,9 +218,11 @@ async def test_a_dry_run_beside_another_operator_tells_what_it_would_do_and_that
     with in_thread(_stand_in(takeover)):
         stage.start(watch_namespaces=stage.namespace, dry_run="true")
         await takeover.is_told(chat="would-change", held="paused")
-        newest = (await takeover.told("history"))["items"][-1]
-    assert newest["reason"] == "OtherOperator"
-    assert newest["error"].startswith(f"{MANAGER} wrote ")
-    assert "apply Deployment/chat-worker" in newest["writes"]
+        attempts = (await takeover.told("history"))["items"]
+    # The newest may be one that runs, or that met the other's writes too often and was given back.
+    foretold = [one for one in attempts if one["result"] == "would-change"]
+    assert {one["reason"] for one in foretold} == {"OtherOperator"}
+    assert foretold[0]["error"].startswith(f"{MANAGER} wrote ")
+    assert "apply Deployment/chat-worker" in foretold[0]["writes"]
     assert takeover.ours() == []
     assert takeover.events() == []
