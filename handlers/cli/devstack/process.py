@@ -183,8 +183,11 @@ class Process:
         return self.exit_code
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and does nothing."""
+        """SIGSTOP: it keeps its connections and does nothing any more once this returns."""
         self.signal(signal.SIGSTOP)
+        if self.is_running:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT after `pause`."""
