@@ -294,7 +294,7 @@ async def _compared(
         note = f"left as it is: {exc.reason}: {exc.message}"
     except GiveBack as exc:
         if exc.grows:
-            return Compared(kind=kind, key=key, error=f"{exc}: try again", waits=lookout.said)
+            return Compared(kind=kind, key=key, error=f"{exc}: try again", waits=lookout.why)
         note = f"left to the newer Weir that wrote it, while that lives: {exc}"
     except KubeError as exc:
         return _failed(handler, key, exc)
