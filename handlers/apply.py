@@ -143,7 +143,7 @@ async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Chil
         # All are read before one is written: a newer renderer's work is left alone as a whole, and
         # so is what another operator still writes.
         lives = await making.read_all([plan.child_name(manifest) for manifest in manifests])
-        await _yield_to_others(making, lives.values())
+        await yield_to_others(making, lives.values())
     for wave in (False, True):
         chosen = [manifest for manifest in manifests if _refers(manifest) is wave]
         for result in await asyncio.gather(*map(one, chosen), return_exceptions=True):
@@ -170,7 +170,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
             if isinstance(exc, NotFound) and live is None:
                 return _problem(name, None, "Refused", f"{exc.message}; is its kind installed?")
             live = await making.read(name)
-            await _yield_to_others(making, [live])
+            await yield_to_others(making, [live])
         except Refused as exc:
             return _refused(name, live, exc)
         except Unavailable as exc:
@@ -180,7 +180,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
     raise GiveBack(f"{name.kind}/{name.name} keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
-async def _yield_to_others(making: Making, lives: Collection[Manifest | None]) -> None:
+async def yield_to_others(making: Making, lives: Collection[Manifest | None]) -> None:
     """
     Raise OtherOperator where another operator still writes one of these.
 

@@ -120,7 +120,7 @@ async def match_children(
     stale = await stale_candidates(making, names, candidates)
     children = await make_all(making, rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
-    if event.type is EventType.RESYNC:
+    if event.type is EventType.RESYNC or state.owes_look:
         stale += await listed(making, handler.pod_selector(wanted.typed))
     problems += await prune(making, names, stale)
     return children, problems

@@ -71,6 +71,8 @@ def may_suffice(event: ChangeEvent, rendering: Rendering, owner: Manifest) -> bo
         event.type in ENOUGH_FOR
         and status.get("observedGeneration") == owner["metadata"].get("generation")
         and _reason(conditions, DEGRADED) == Reason.AS_ASKED
+        # Another operator writes the status' own generation, too; that of a condition is ours.
+        and conditions[DEGRADED].get("observedGeneration") == owner["metadata"].get("generation")
         and _reason(conditions, PROGRESSING) != Reason.PAUSED
         # What is not asked for has to go.
         and all(ChildName(hint.kind, hint.name) in wanted for hint in event.children)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from bridge.kube_errors import KubeError
+from bridge.kube_errors import AlreadyExists, KubeError
 from bridge.telemetry import logger
 
 if TYPE_CHECKING:
@@ -71,12 +71,21 @@ async def post_events(
     *,
     once: bool = False,
     episode: str = "",
-) -> None:
-    """Post an Event per transition, unless it was posted; one that is refused is only logged."""
+) -> bool:
+    """
+    Post an Event per transition, unless it was posted; return whether all of them are there.
+
+    One that is refused is only logged.
+    """
+    are_there = True
     namespace = resource["metadata"].get("namespace") or "default"
     for change in changes:
         manifest = event_manifest(resource, change, identity, now, once=once, episode=episode)
         try:
             await writer.post_event(namespace, manifest)
+        except AlreadyExists:
+            continue
         except KubeError as exc:
             log.debug("event not posted", action="event", reason=change.reason, error=str(exc))
+            are_there = False
+    return are_there

@@ -83,7 +83,8 @@ async def tell_other_operator(
         warning=True,
     )
     name = f"{episode.since} {episode.events}"
-    await post_events(writer, resource, [change], identity, now_text(), episode=name)
+    if not await post_events(writer, resource, [change], identity, now_text(), episode=name):
+        return  # the next look tries again
     told = msgspec.structs.replace(episode, events=episode.events + 1, told_at=now)
     await _save(bus, key, told)
 

@@ -31,6 +31,9 @@ REPLICAS_SEED = "weir.dev/replicas-seed"
 """Annotation: the resource's own number of replicas when a workload was last written."""
 
 
+NAMELESS = "a scaler that left no name"
+
+
 class Standing(Enum):
     """Whose an object is that has a child's name."""
 
@@ -194,14 +197,23 @@ def _holds(live: Any, rendered: Any) -> bool:
 
 
 def replicas_owner(live: Manifest) -> str | None:
-    """Return who scales a workload through its scale subresource (an HPA), None where nobody."""
+    """
+    Return who scales a workload through its scale subresource (an HPA), None where nobody.
+
+    Who scales to zero that way leaves no name: `Scale` leaves a zero out, so nobody owns it then
+    (seen on 1.36). It may have been a person with `kubectl scale`; taken back, KEDA would scale
+    down again, and pods would start and stop for ever.
+    """
+    is_owned = False
     for entry in entries_of(live):
         is_scale = entry.get("subresource") == "scale"
         manager = str(entry.get("manager") or "")
         spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        is_owned |= "f:replicas" in spec
         if is_scale and "f:replicas" in spec and not manager.startswith("kubectl"):
             return manager
-    return None
+    is_zero = (live.get("spec") or {}).get("replicas") == 0
+    return NAMELESS if is_zero and not is_owned else None
 
 
 def with_foreign_replicas(manifest: Manifest, live: Manifest) -> Manifest:

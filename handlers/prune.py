@@ -13,7 +13,13 @@ from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
 from crds.kind import is_segment
 from handlers import plan
-from handlers.apply import CONFLICT_RETRIES, IN_PARALLEL, is_of_one_object, severity
+from handlers.apply import (
+    CONFLICT_RETRIES,
+    IN_PARALLEL,
+    is_of_one_object,
+    severity,
+    yield_to_others,
+)
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 
@@ -32,11 +38,17 @@ async def stale_candidates(
     """
     Return the candidates that exist and are not wanted, before anything is written.
 
-    Raises OtherOperator where another operator still writes one of them.
+    Raises OtherOperator where another operator still writes one of them, GiveBack where a newer
+    renderer wants one and a handler of its version lives.
     """
     names = plan.stale(wanted, _possible(making, candidates))
-    lives = await making.read_all(names)
-    making.lookout.require_silence(*lives.values())
+    try:
+        lives = await making.read_all(names)
+    except (Refused, Unavailable) as exc:
+        if isinstance(exc, Unavailable) and not is_of_one_object(exc):
+            raise
+        return names  # prune meets the one that cannot be read, when its siblings had their turn
+    await yield_to_others(making, lives.values())
     return tuple(name for name, live in lives.items() if live is not None)
 
 
@@ -94,7 +106,7 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
         return making.held[name] if await making.read(name) is not None else None
     for _ in range(CONFLICT_RETRIES):
         live = await making.read(name)
-        making.lookout.require_silence(live)
+        await yield_to_others(making, [live])
         if live is None or not _is_ours_to_delete(making, name, live):
             return None
         try:

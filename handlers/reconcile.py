@@ -200,6 +200,7 @@ async def _make_match(
         error="; ".join(map(str, problems)),
         requeue_seconds=look_again_seconds(waited, world.settings) if look_again else None,
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
+        follows_death=writer.is_fencing,
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
 

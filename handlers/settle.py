@@ -63,6 +63,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """A child could not be made; its turn comes again by itself."""
     refused: tuple[Problem, ...] = ()
     """Those of the problems that cost a refused request."""
+    follows_death: bool = False
+    """What the last holder sent may land yet: a full look is due once it would have."""
 
 
 class Settlement(Struct, frozen=True, kw_only=True):
@@ -104,11 +106,14 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
         return Settlement(result=outcome.result, reason=outcome.reason, state=back)
     if outcome.has_problems or outcome.refused:
         return _child_refused(outcome, found, settings)
+    state = EMPTY if found.is_alone or found.state != EMPTY else None
+    if outcome.follows_death:
+        state = FailState(uid=found.uid, generation=found.generation, owes_look=True)
     return Settlement(
         result=outcome.result,
         reason=outcome.reason,
         error=outcome.error[:ERROR_TEXT_MAX],
-        state=EMPTY if found.is_alone or found.state != EMPTY else None,
+        state=state,
         timer_seconds=outcome.requeue_seconds,
     )
 
@@ -142,7 +147,8 @@ def settle_error(exc: BaseException, found: Circumstances, settings: Settings) -
                 result=Result.OTHER_OPERATOR,
                 reason=OTHER_OPERATOR,
                 error=str(known)[:ERROR_TEXT_MAX],
-                state=back,
+                # What the event said goes with it, and the timer brings no hint.
+                state=msgspec.structs.replace(_known(found), owes_look=True),
                 timer_seconds=known.after_seconds,
             )
         case DependencyDown():
@@ -222,12 +228,15 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
     )
 
 
+def _known(found: Circumstances) -> FailState:
+    """Return what is remembered of the object as it is now."""
+    if found.state.concerns(found.uid, found.generation):
+        return found.state
+    return FailState(uid=found.uid, generation=found.generation)
+
+
 def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settlement:
-    known = (
-        found.state
-        if found.state.concerns(found.uid, found.generation)
-        else FailState(uid=found.uid, generation=found.generation)
-    )
+    known = _known(found)
     failures = known.failures + 1
     is_dead = failures >= settings.quarantine_failures
     wait = settings.quarantine_retry_seconds

@@ -43,6 +43,9 @@ class FailState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused_until: float = 0.0
     """Unix time before which they are not tried again."""
 
+    owes_look: bool = False
+    """A look was given up, or followed a death: the next one is a full one, with a LIST."""
+
     def concerns(self, uid: str, generation: int) -> bool:
         """Return whether the state is of this incarnation and generation."""
         return self.uid == uid and self.generation == generation

@@ -166,6 +166,7 @@ class Worker:
         handler = self._handlers.get(key.kind)
         if handler is None:
             # A newer version's kind: its handlers share our consumer, and will meet the message.
+            self._stop_growing(delivery)
             await delivery.give_back(self._settings.other_renderer_seconds)
             return
         with bound(kind=key.kind, namespace=key.namespace, name=key.name):

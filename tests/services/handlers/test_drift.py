@@ -312,3 +312,11 @@ async def test_a_scaler_keeps_its_replicas_until_the_resource_asks_for_another_n
     await scaled(7, "kubectl")
     await desk.made(manifest)
     assert (await desk.live(manifest))["spec"]["replicas"] == 2
+
+    await scaled(0, "keda-operator")  # which leaves no name
+    await desk.made(manifest)
+    assert desk.written == []
+    assert (await desk.live(manifest))["spec"]["replicas"] == 0
+    manifest["spec"]["replicas"] = 1
+    await desk.made(manifest)
+    assert (await desk.live(manifest))["spec"]["replicas"] == 1

@@ -39,7 +39,13 @@ class Scene:
             **making.owner,
             "status": {
                 "observedGeneration": making.owner["metadata"]["generation"],
-                "conditions": [{"type": "Degraded", "reason": Reason.AS_ASKED}],
+                "conditions": [
+                    {
+                        "type": "Degraded",
+                        "reason": Reason.AS_ASKED,
+                        "observedGeneration": making.owner["metadata"]["generation"],
+                    }
+                ],
             },
         }
         making = msgspec.structs.replace(making, owner=owner)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from handlers.errors import GiveBack
 from handlers.handler import ChildName
-from handlers.prune import listed, prune
+from handlers.prune import listed, prune, stale_candidates
 from tests.services.handlers.conftest import OWNER, Desk
 from tests.services.handlers.renderings import ORDINARY
 from tests.stack.fixtures import Kubectl
@@ -74,3 +77,18 @@ async def test_every_child_is_listed_by_the_resources_labels(desk: Desk, kubectl
         CHILD,
         ChildName("ServiceAccount", "child"),
     ]
+
+
+async def test_what_only_a_newer_renderer_wants_stays_while_one_lives(desk: Desk) -> None:
+    manifest = ORDINARY["a headless service"](desk)
+    await desk.make(manifest, renderer=2)
+    desk.newest_renderer = 2
+    making = desk.making(renderer=1)
+    for looks in (prune, stale_candidates):
+        with pytest.raises(GiveBack, match="renderer 2"):
+            await looks(making, [], [CHILD])
+    assert await _is_there(desk)
+    desk.newest_renderer = 1
+    assert await stale_candidates(making, [], [CHILD]) == (CHILD,)
+    assert await prune(making, [], [CHILD]) == []
+    assert not await _is_there(desk)

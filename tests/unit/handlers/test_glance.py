@@ -30,10 +30,11 @@ def an_owner(
     observed: int | None = 2,
     degraded: str | None = Reason.AS_ASKED,
     progressing: str = Reason.WAITING_FOR_PODS,
+    judged_at: int = 2,
 ) -> Manifest:
     judged: list[Any] = [{"type": "Progressing", "reason": progressing}, "of a former operator"]
     if degraded is not None:
-        judged.append({"type": "Degraded", "reason": degraded})
+        judged.append({"type": "Degraded", "reason": degraded, "observedGeneration": judged_at})
     return {
         "metadata": {"generation": 2},
         "status": {"observedGeneration": observed, "conditions": judged},
@@ -64,6 +65,7 @@ def test_so_does_a_child_that_is_not_asked_for() -> None:
         pytest.param({"metadata": {"generation": 1}}, id="a birth"),
         pytest.param(an_owner(observed=1), id="an edit"),
         pytest.param(an_owner(observed=None), id="another operator's status"),
+        pytest.param(an_owner(judged_at=1), id="another operator's status with our conditions"),
         pytest.param(an_owner(degraded=Reason.REFUSED), id="a child that is not as asked for"),
         pytest.param(an_owner(degraded=None), id="never judged"),
         pytest.param(an_owner(progressing=Reason.PAUSED), id="paused when it was last seen"),

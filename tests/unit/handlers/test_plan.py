@@ -228,9 +228,21 @@ def scaled(manager: str = "kube-controller-manager", seed: str = "2", **entry: A
     return live
 
 
+def scaled_to_zero(*, owned_by: str = "") -> Manifest:
+    live = held(a_rendering(replicas=2))
+    del live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:replicas"]
+    live["spec"]["replicas"] = 0
+    if owned_by:
+        entry = {"manager": owned_by, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        live["metadata"]["managedFields"].append(entry)
+    return live
+
+
 @pytest.mark.parametrize(
     ("live", "owner"),
     [
+        (scaled_to_zero(), plan.NAMELESS),
+        (scaled_to_zero(owned_by="kubectl-edit"), None),
         (scaled(), "kube-controller-manager"),
         (scaled("keda-operator"), "keda-operator"),
         (scaled("kubectl"), None),
@@ -239,7 +251,17 @@ def scaled(manager: str = "kube-controller-manager", seed: str = "2", **entry: A
         (scaled(fieldsV1={"f:status": {}}), None),
         (held(a_rendering(replicas=2)), None),
     ],
-    ids=["an HPA", "KEDA", "kubectl", "kubectl scale", "a status", "no replicas", "nobody"],
+    ids=[
+        "to zero",
+        "a person's zero",
+        "an HPA",
+        "KEDA",
+        "kubectl",
+        "kubectl scale",
+        "a status",
+        "no replicas",
+        "nobody",
+    ],
 )
 def test_a_scaler_is_who_wrote_replicas_through_the_scale_subresource(
     live: Manifest, owner: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -153,9 +154,17 @@ def test_what_another_operator_writes_waits_by_a_timer_and_keeps_its_state(
         result=Result.OTHER_OPERATOR,
         reason="OtherOperator",
         error="infera-operator wrote it",
-        state=state if is_alone else None,
+        state=msgspec.structs.replace(state, owes_look=True),
         timer_seconds=42.0,
     )
+
+
+def test_a_look_after_a_death_is_followed_by_a_full_one() -> None:
+    outcome = Outcome(result=Result.CHANGED, follows_death=True, requeue_seconds=10.0)
+    settled = settle_outcome(outcome, found(a_state(crashes=2), is_alone=True), SETTINGS)
+    assert settled.state == FailState(uid="u", generation=3, owes_look=True)
+    followed = settle_outcome(Outcome(result=Result.UNCHANGED), found(settled.state), SETTINGS)
+    assert followed.state == EMPTY
 
 
 @pytest.mark.parametrize("error", COUNTED.values(), ids=COUNTED)
