@@ -160,8 +160,17 @@ class Crowd:
 
     # What the witnesses say
 
-    async def never_two_at_once(self, handlers: Iterable[WeirProcess], nats_url: str) -> None:
-        """Fail if the audit log, or what is left of the history, shows reconciles that overlap."""
+    async def never_two_at_once(
+        self,
+        handlers: Iterable[WeirProcess],
+        nats_url: str,
+        killed: Mapping[str, Iterable[datetime]] = {},
+    ) -> None:
+        """
+        Fail if the audit log, or what is left of the history, shows reconciles that overlap.
+
+        *killed* says when handlers were killed whose names the next ones took over.
+        """
         writes = [
             event
             for event in self._audit.mutating(
@@ -179,7 +188,8 @@ class Crowd:
             for moment in await read_history(nats_url)
             if moment.owner.startswith(f"{self.namespace}/")
         ]
-        found = overlaps(spans_of_writes(writes, Ownership(), finished=finished))
+        spans = spans_of_writes(writes, Ownership(), finished=finished, killed=killed)
+        found = overlaps(spans)
         found += overlaps(spans_of_history(told))
         assert not found, "\n".join(map(str, found))
 
@@ -197,12 +207,13 @@ class Crowd:
         self,
         method: str,
         path: str,
-        body: Manifest | None = None,
+        body: object = None,
         accept: tuple[int, ...] = (),
+        patch_type: str = MERGE_PATCH,
     ) -> Any:
         """Return what an administrator's request is answered, however often it takes."""
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        headers = {"Content-Type": MERGE_PATCH if method == "PATCH" else "application/json"}
+        headers = {"Content-Type": patch_type if method == "PATCH" else "application/json"}
         data = None if body is None else msgspec.json.encode(body)
         while True:
             try:

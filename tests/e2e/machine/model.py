@@ -1,0 +1,280 @@
+"""
+What there should be: what users asked for last, and what others did.
+
+Pure. A child is *held* where it is right that it does not follow its resource: the resource is
+paused, or only an edit of it helps; or the API server refuses the child, or a change of it, or this
+version of Weir does not serve it. A held child stays as it was when everything was last calm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from crds.inferadeployment import KIND
+from crds.kubernetes import Manifest
+from handlers.children import wanted_of
+from handlers.handler import Facts
+from handlers.inferadeployment import HANDLER
+from tests.e2e.machine.compare import Theirs, as_it_stands, differences, unlike
+from tests.e2e.machine.pods import UNKNOWN
+from tests.e2e.machine.specs import is_terminal
+from tests.e2e.stage import condition_of
+
+Ref: TypeAlias = str
+"""`Kind/name`."""
+Served: TypeAlias = Callable[[Manifest], Manifest | None]
+"""What the API server makes of a rendering; None where it refuses to create it."""
+
+_NAMESPACES_OWN = frozenset({"ServiceAccount/default"})
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The objects of a namespace as they were read."""
+
+    resources: Mapping[str, Manifest]
+    objects: Mapping[Ref, Manifest]
+
+    def owned_by(self, uid: str) -> dict[Ref, Manifest]:
+        """Return what has that owner."""
+        return {
+            ref: found
+            for ref, found in self.objects.items()
+            if any(o["uid"] == uid for o in found["metadata"].get("ownerReferences") or ())
+        }
+
+
+class Resource(Struct, kw_only=True):
+    """One resource, from its creation to its deletion."""
+
+    asked: Manifest
+    """The spec as a user wrote it."""
+    stored: Manifest
+    """The resource as the API server took it."""
+    valid: Manifest | None = None
+    """The same, of the last spec that a handler can serve."""
+    valid_asked: Manifest = field(default_factory=dict)
+    is_paused: bool = False
+    meddled: set[Ref] = field(default_factory=set)
+    """Children that others changed while nobody may set them right."""
+
+    @property
+    def uid(self) -> str:
+        """Which incarnation of its name it is."""
+        found: str = self.stored["metadata"]["uid"]
+        return found
+
+    @property
+    def generation(self) -> int:
+        """Which version of its spec was taken last."""
+        found: int = self.stored["metadata"]["generation"]
+        return found
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no child of it may be written."""
+        return self.is_paused or is_terminal(self.asked)
+
+    def take(self, asked: Manifest, stored: Manifest) -> None:
+        """The API server took another spec."""
+        self.asked, self.stored = asked, stored
+        if not is_terminal(asked):
+            self.valid, self.valid_asked = stored, asked
+        if not self.is_frozen:
+            self.meddled.clear()
+
+    def wanted(self) -> dict[Ref, Manifest]:
+        """Return the children that it asks for."""
+        return {} if self.valid is None else rendered(self.valid)
+
+    def unserved(self) -> set[Ref]:
+        """Return the children that it may have had, which stay until they are served again."""
+        name = self.stored["metadata"]["name"]
+        return {
+            f"{kind}/{name}-{service}"
+            for service in self.unserved_services()
+            for kind in ("Deployment", "Service")
+        }
+
+    def unserved_services(self) -> set[str]:
+        """Return the services of several nodes: this version leaves them as they are."""
+        services = self.valid_asked.get("services", {})
+        return {name for name, given in services.items() if given.get("numberOfNodes", 1) > 1}
+
+
+def rendered(stored: Manifest) -> dict[Ref, Manifest]:
+    """Return the children that a stored resource asks for."""
+    rendering = wanted_of(HANDLER, stored, Facts()).rendering
+    return {ref_of(child): child for child in rendering.children}
+
+
+def ref_of(manifest: Manifest) -> Ref:
+    """Return how an object is called here."""
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+class Model:
+    """All of one namespace."""
+
+    def __init__(self, served: Served) -> None:
+        self.resources: dict[str, Resource] = {}
+        self.squats: dict[Ref, Manifest] = {}
+        """What has a child's name and is nobody's of ours, as it was made."""
+        self.orphans: set[str] = set()
+        """Uids of children whose owner was taken from them."""
+        self.theirs = Theirs()
+        self.settled = Snapshot(resources={}, objects={})
+        """What was there when everything was last calm."""
+        self._served = served
+
+    def settle(self, now: Snapshot) -> None:
+        """Everything is calm, and as it should be."""
+        self.settled = now
+        for resource in self.resources.values():
+            resource.meddled.clear()
+
+    def complaints(self, now: Snapshot) -> Iterator[str]:
+        """Yield, a line each, what is not as it should be."""
+        if set(now.resources) != set(self.resources):
+            yield f"resources {sorted(now.resources)}, expected {sorted(self.resources)}"
+            return
+        for ref, found in now.objects.items():
+            yield from self._stray(ref, found)
+        for ref, squat in self.squats.items():
+            if ref not in now.objects:
+                yield f"{ref}: somebody else's, and gone"
+            else:
+                for line in unlike(as_it_stands(squat), as_it_stands(now.objects[ref]), ""):
+                    yield f"{ref}: somebody else's, and changed: {line}"
+        for name, resource in self.resources.items():
+            if now.resources[name]["metadata"]["uid"] != resource.uid:
+                yield f"{name} is another one than was made"
+                continue
+            for line in self._children(resource, now):
+                yield f"{name}: {line}"
+            for line in self._status(resource, now.resources[name], now):
+                yield f"{name}: {line}"
+
+    def held(self, resource: Resource, now: Snapshot) -> set[Ref]:
+        """Return the wanted children of a resource that is not frozen which do not follow it."""
+        return {
+            ref
+            for ref, child in resource.wanted().items()
+            if ref not in self.squats
+            and (self._served(child) is None or self._is_fixed(ref, child, now))
+        } | resource.unserved()
+
+    def lacking(self, resource: Resource, now: Snapshot) -> set[str]:
+        """Return what of a resource is not as it asks, by the names of children or services."""
+        wanted = resource.wanted()
+        refs = {ref for ref in (*self.held(resource, now), *self.squats) if ref in wanted}
+        return {ref.partition("/")[2] for ref in refs} | resource.unserved_services()
+
+    def _is_fixed(self, ref: Ref, child: Manifest, now: Snapshot) -> bool:
+        """Whether a live child of former times cannot become what is wanted: a volume's size."""
+        live, before = now.objects.get(ref), self.settled.objects.get(ref)
+        if child["kind"] != "StatefulSet" or live is None or before is None:
+            return False
+        served = self._served(child)
+        is_of_before = live["metadata"]["uid"] == before["metadata"]["uid"]
+        claims = "volumeClaimTemplates"
+        return (
+            is_of_before and served is not None and live["spec"][claims] != served["spec"][claims]
+        )
+
+    def _stray(self, ref: Ref, found: Manifest) -> Iterator[str]:
+        owners = found["metadata"].get("ownerReferences") or ()
+        if not owners:
+            is_known = ref in self.squats or ref in _NAMESPACES_OWN
+            if not is_known and found["metadata"]["uid"] not in self.orphans:
+                yield f"{ref} has no owner, and nobody made it"
+        for owner in owners:
+            resource = self.resources.get(owner["name"])
+            if owner["kind"] == KIND.kind and (resource is None or resource.uid != owner["uid"]):
+                yield f"{ref} is left of a {owner['name']} that is gone"
+
+    def _children(self, resource: Resource, now: Snapshot) -> Iterator[str]:
+        owned = now.owned_by(resource.uid)
+        before = self.settled.owned_by(resource.uid)
+        if resource.is_frozen:
+            yield from _as_before(before, owned, resource.meddled)
+            return
+        held = self.held(resource, now)
+        wanted = resource.wanted()
+        yield from _as_before(
+            {ref: found for ref, found in before.items() if ref in held},
+            {ref: found for ref, found in owned.items() if ref in held},
+            resource.meddled,
+        )
+        for ref in sorted(set(owned) - set(wanted) - held):
+            yield f"{ref} is not wanted any more"
+        for ref, child in wanted.items():
+            if ref in held or ref in self.squats:
+                continue
+            if (live := owned.get(ref)) is None:
+                yield f"{ref} is missing"
+                continue
+            served = self._served(child)
+            assert served is not None
+            self.theirs.taken_back(live["metadata"]["uid"], child)
+            for line in differences(live, child, served, self.theirs):
+                yield f"{ref}: {line}"
+
+    def _status(self, resource: Resource, live: Manifest, now: Snapshot) -> Iterator[str]:
+        generation = live["metadata"]["generation"]
+        status = live.get("status") or {}
+        said = {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions") or ()}
+        for condition in status.get("conditions") or ():
+            if condition.get("observedGeneration") != generation:
+                yield f"condition {condition['type']} is not of generation {generation}"
+        if not said:
+            yield "has no status yet"
+        elif is_terminal(resource.asked):
+            for type_, value in (("Ready", "False"), ("Degraded", "True")):
+                yield from unlike((value, "InvalidSpec"), said.get(type_), type_)
+        elif resource.is_paused:
+            yield from unlike(("False", "Paused"), said.get("Progressing"), "Progressing")
+        else:
+            yield from unlike(generation, status.get("observedGeneration"), "observedGeneration")
+            yield from self._degraded(resource, condition_of(live, "Degraded"), now)
+
+    def _degraded(self, resource: Resource, condition: Manifest, now: Snapshot) -> Iterator[str]:
+        """Yield what the condition Degraded should name, and does not; or should not be there."""
+        named = self.lacking(resource, now)
+        message = condition.get("message", "")
+        for name in sorted(named):
+            if name not in message and not message.endswith("..."):
+                yield f"Degraded does not name {name}: {message}"
+        is_degraded = bool(named) or has_unknown_fields(resource)
+        yield from unlike(str(is_degraded), condition.get("status"), "Degraded")
+
+
+def has_unknown_fields(resource: Resource) -> bool:
+    """Whether a spec holds what no API server knows (`pods.UNKNOWN`), in what is served."""
+
+    def is_in(value: object) -> bool:
+        if isinstance(value, dict):
+            return any(key in UNKNOWN or is_in(item) for key, item in value.items())
+        return isinstance(value, list) and any(map(is_in, value))
+
+    return any(
+        is_in(given.get("extraPodSpec"))
+        for given in resource.valid_asked["services"].values()
+        if given.get("numberOfNodes", 1) == 1
+    )
+
+
+def _as_before(
+    before: Mapping[Ref, Manifest], now: Mapping[Ref, Manifest], meddled: set[Ref]
+) -> Iterator[str]:
+    """Yield how children that nobody may write changed all the same."""
+    for ref in sorted({*before, *now} - meddled):
+        if ref not in now:
+            yield f"{ref} is held, and gone"
+        elif ref not in before:
+            yield f"{ref} is held, and was made"
+        else:
+            for line in unlike(as_it_stands(before[ref]), as_it_stands(now[ref]), ""):
+                yield f"{ref} is held, and changed: {line}"
