@@ -22,8 +22,9 @@ PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "1"))
 PATIENCE_SECONDS = 20.0 * PATIENCE
 """How long something may take that takes no time on a machine with nothing else to do."""
 
+LONG_LOOK_SECONDS = 1.0
 REST_PER_LOOK = 3
-"""After a look, so many times as long is left to the machine."""
+"""After a long look, so many times as long is left to the machine."""
 
 T = TypeVar("T")
 
@@ -74,7 +75,8 @@ async def eventually(
             pytest.fail(f"{what}: not within {patient_seconds:g} s; last seen: {seen!r}")
         # A look at thousands of objects must not be what keeps the machine from what is awaited.
         looked = time.monotonic()
-        rest_seconds = max(every_seconds, REST_PER_LOOK * (looked - begun))
+        is_long = looked - begun > LONG_LOOK_SECONDS
+        rest_seconds = max(every_seconds, REST_PER_LOOK * (looked - begun) if is_long else 0.0)
         await asyncio.sleep(min(rest_seconds, max(every_seconds, deadline - looked)))
 
 
