@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -266,25 +266,24 @@ METRICS: Final = Metrics()
 # Traces
 
 
-@contextmanager
 def span(
     name: str, *, kind: SpanKind = SpanKind.INTERNAL, parent: str = "", **attributes: str | int
-) -> Iterator[Span]:
+) -> AbstractContextManager[Span]:
     """
-    A span is open inside; `parent` is a W3C traceparent, without one the open span is it.
+    Return a context in which a span is open.
+
+    `parent` is a W3C traceparent; without one the open span is it.
 
     An exception that leaves it marks it as failed. Where spans go nowhere, one inside another is
     not made: log lines need the trace's id, and nobody sees more.
     """
     opened = trace.get_current_span()
     if not parent and not _process.exports_spans and opened.get_span_context().is_valid:
-        yield opened
-        return
+        return nullcontext(opened)
     context = _propagator.extract({"traceparent": parent}) if parent else None
-    with _process.tracer.start_as_current_span(
+    return _process.tracer.start_as_current_span(
         name, context=context, kind=kind, attributes=attributes
-    ) as made:
-        yield made
+    )
 
 
 def fail_span(reason: str) -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from bridge.kube import Kube
@@ -41,6 +40,7 @@ from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_
 from handlers.handler import ChildName, Problem
 from handlers.lookout import OTHER_OPERATORS, Lookout
 from handlers.plan import Standing
+from handlers.reads import IN_PARALLEL, Reads
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
@@ -52,9 +52,6 @@ NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
 IMMUTABLE = ("field is immutable", "updates to statefulset spec for fields other than")
 """Words of the API server's validation for what only a new object can hold."""
 GATEWAY_TIMEOUT = 504
-IN_PARALLEL = 8
-"""Children of one resource that are worked on at once."""
-
 log = logger(__name__)
 
 
@@ -90,6 +87,8 @@ class Making(Struct, frozen=True, kw_only=True):
     """Whether pods may be replaced now that nobody asked to be; each True uses up a part."""
     lookout: Lookout
     """Sees every object that is read before it is written."""
+    reads: Reads
+    """Of the children, some of them under way since before the resource was read."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -102,24 +101,15 @@ class Making(Struct, frozen=True, kw_only=True):
         """Return a child's kind by its name in manifests."""
         return next(child.kind for child in self.contract.owns if child.kind.kind == name)
 
-    async def read(self, name: ChildName) -> Manifest | None:
-        """Return a child as the quorum holds it."""
-        data = await self.kube.get(self.kind(name.kind), self.namespace, name.name)
-        return None if data is None else msgspec.json.decode(data)
-
     async def read_all(self, names: Sequence[ChildName]) -> dict[ChildName, Manifest | None]:
-        """Return children as the quorum holds them, None where there is none."""
-        limit = asyncio.Semaphore(IN_PARALLEL)
-
-        async def read(name: ChildName) -> tuple[ChildName, Manifest | None]:
-            async with limit:
-                return name, await self.read(name)
-
-        done = await asyncio.gather(*map(read, names), return_exceptions=True)
+        """Return children as the quorum held them since this look began, None where none is."""
+        self.reads.begin(names)
+        done = await asyncio.gather(*map(self.reads.take, names), return_exceptions=True)
         failures = [result for result in done if isinstance(result, BaseException)]
         if failures:
             raise min(failures, key=severity)
-        return dict(result for result in done if not isinstance(result, BaseException))
+        lives = (result for result in done if not isinstance(result, BaseException))
+        return dict(zip(names, lives, strict=True))
 
 
 async def make_all(making: Making, manifests: tuple[Manifest, ...]) -> list[Child]:
@@ -169,7 +159,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
         except (AlreadyExists, Conflict, NotFound) as exc:
             if isinstance(exc, NotFound) and live is None:
                 return _problem(name, None, "Refused", f"{exc.message}; is its kind installed?")
-            live = await making.read(name)
+            live = await making.reads.take(name)
             await yield_to_others(making, [live])
         except Refused as exc:
             return _refused(name, live, exc)
@@ -266,7 +256,7 @@ async def _bring_in_line(
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
     entries = merged(live, OTHER_OPERATORS)
-    if entries is not None:
+    if entries is not None and plan.may_drop_a_path(manifest, live, OTHER_OPERATORS):
         live = await making.writer.take_fields(making.kind(name.kind), live, entries)
     remembered = set(plan.empty_fields(live))
     still = [lost for lost in missing(manifest, live) if dotted(lost.path) in remembered]

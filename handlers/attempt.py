@@ -18,9 +18,10 @@ from msgspec import Struct
 from opentelemetry.trace import SpanKind
 
 from bridge.events import TIMER_SUBJECT, WORK_SUBJECT, EventType
-from bridge.jetstream import Bus, BusError
+from bridge.jetstream import REQUEST_SECONDS, Bus, BusError
 from bridge.kube_errors import KubeError
 from bridge.objects import read_object
+from bridge.streams import QUEUE
 from bridge.telemetry import METRICS, fail_span, logger, span
 from handlers.breaker import Breaker
 from handlers.children import World
@@ -35,7 +36,7 @@ from handlers.locks import Turn
 from handlers.other_operator import tell_other_operator
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
-from handlers.reconcile import DUE, Subject, reconcile
+from handlers.reconcile import DUE, Subject, is_ready, reconcile
 from handlers.settle import (
     Circumstances,
     Result,
@@ -57,6 +58,8 @@ OUTLIVED = (Result.UNCHANGED, Result.CHANGED, Result.REFUSED)
 """Results that say something of the object: it was read, rendered, and killed nobody."""
 QUIET = (Result.UNCHANGED, Result.GONE, Result.HELD, Result.PAUSED, Result.OTHER_OPERATOR)
 """Results that are a metric only, where no write was tried."""
+SATISFIED = (Result.UNCHANGED, Result.CHANGED)
+"""Results that leave nothing which time would bring to its end, where no timer is asked for."""
 CHANGES = (Result.CHANGED, Result.WOULD_CHANGE)
 """Results that need nobody's attention."""
 
@@ -271,10 +274,25 @@ class Attempt:
                 await exhume(self._at.bus, self._key)
         if settlement.timer_seconds is not None:
             await self._arm(settlement.timer_seconds)
+        elif settlement.result in SATISFIED and self._may_be_awaited():
+            # It would only hold up what waits behind it.
+            await self._at.bus.purge(QUEUE, f"{TIMER_SUBJECT}.{self._key.token}")
         if settlement.give_back_seconds is None:
             await self._delivery.acknowledge()
         else:
             await self._delivery.give_back(settlement.give_back_seconds)
+
+    def _may_be_awaited(self) -> bool:
+        """
+        Return whether a look before this one armed a timer that has not fired.
+
+        Under a lease that is about to end it may be the next holder's, and so it is let be.
+        """
+        if self._settings.dry_run or self._delivery.event.type is EventType.TIMER:
+            return False
+        before = (self._subject.resource or {}).get("status") or {}
+        waits = bool(before.get("conditions")) and not is_ready(before)
+        return (waits or self._state != EMPTY) and self._lease.seconds_left > REQUEST_SECONDS
 
     async def _arm(self, seconds: float) -> None:
         """Have the server put a message for the object into the queue, over an older timer."""

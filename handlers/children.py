@@ -31,6 +31,7 @@ from handlers.handler import (
 )
 from handlers.lookout import Lookout
 from handlers.prune import listed, prune, stale_candidates
+from handlers.reads import Reads
 from handlers.settle import held_children
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ async def match_children(
     writer: Writes,
     world: World,
     lookout: Lookout,
+    reads: Reads,
 ) -> tuple[list[Child], list[Problem]]:
     """
     Return every child as it stands once all are made and the stale are gone, and what is not.
@@ -106,6 +108,7 @@ async def match_children(
         held=held_children(state, metadata["uid"], metadata.get("generation", 0), time.time()),
         may_roll_out=world.may_roll_out,
         lookout=lookout,
+        reads=reads,
         # A timer brings no hint, and was armed by somebody who looked.
         is_birth=event.type is not EventType.TIMER
         and not event.children
@@ -116,12 +119,13 @@ async def match_children(
     if glanced is not None:
         return glanced, []
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
-    candidates = _candidates(event, handler, wanted.typed, state, making)
-    stale = await stale_candidates(making, names, candidates)
+    stale = await stale_candidates(making, names, _candidates(event, state))
     children = await make_all(making, rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
     if event.type is EventType.RESYNC or state.owes_look:
         stale += await listed(making, handler.pod_selector(wanted.typed))
+    if _was_edited(making):
+        stale += tuple(handler.recorded(wanted.typed))
     problems += await prune(making, names, stale)
     return children, problems
 
@@ -140,18 +144,17 @@ def decoded(handler: AnyHandler, resource: Manifest) -> Any:
         ) from exc
 
 
-def _candidates(
-    event: ChangeEvent, handler: AnyHandler, typed: Any, state: FailState, making: Making
-) -> set[ChildName]:
+def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
-    Return where stale children may be: the hint; after an edit also what the last status names.
+    Return where stale children may be: the hint, and what could not be deleted the last time.
 
-    A timer brings no hint, so what could not be deleted the last time is looked for again. In a
-    resync a LIST says more, whatever the bridge and the status have missed.
+    A timer brings no hint. After an edit what the last status names is looked for besides, once
+    the edit is carried out; in a resync a LIST says more, whatever bridge and status have missed.
     """
-    candidates = {ChildName(hint.kind, hint.name) for hint in event.children}
-    candidates.update(problem.child for problem in state.refused)
+    hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
+    return hinted | {problem.child for problem in state.refused}
+
+
+def _was_edited(making: Making) -> bool:
     observed = (making.owner.get("status") or {}).get("observedGeneration")
-    if not making.is_birth and observed != making.owner["metadata"].get("generation"):
-        candidates.update(handler.recorded(typed))
-    return candidates
+    return not making.is_birth and observed != making.owner["metadata"].get("generation")

@@ -154,7 +154,9 @@ def merged(
 
 def taken_back(live: Manifest, manager: str = MANAGER) -> list[dict[str, Any]] | None:
     """
-    Return `managedFields` with what people own of the spec (through kubectl) in our Apply entry.
+    Return `managedFields` with what people own of the spec (through kubectl) in an entry of ours.
+
+    It is our only one then, an Apply entry, with what we own already.
 
     None where they own nothing there. What an edit added beside our fields then goes with the next
     apply, where together they would be invalid: a `value` beside our `valueFrom`.
@@ -162,7 +164,7 @@ def taken_back(live: Manifest, manager: str = MANAGER) -> list[dict[str, Any]] |
     taken: FieldSet = {}
     kept: list[dict[str, Any]] = []
     ours: dict[str, Any] | None = None
-    for entry in entries_of(live):
+    for entry in merged(live, (), manager) or entries_of(live):
         fields = entry.get("fieldsV1") or {}
         is_persons = str(entry.get("manager")).startswith(PERSON) and not entry.get("subresource")
         if entry.get("manager") == manager and entry.get("operation") == "Apply":

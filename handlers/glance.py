@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.events import ChangeEvent, EventType
+from bridge.events import ChangeEvent
 from handlers import plan
 from handlers.apply import Child, Making
 from handlers.conditions import DEGRADED, PROGRESSING, Reason
 from handlers.handler import ChildName
 from handlers.plan import Standing
+from handlers.reads import GLANCED_AT
 from handlers.state import EMPTY
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from crds.kubernetes import Manifest
     from handlers.handler import Rendering
     from handlers.state import FailState
-
-ENOUGH_FOR = (EventType.OBSERVED, EventType.TIMER)
-"""A workload or a newcomer among the children, or time that passed."""
 
 
 async def glance(
@@ -68,7 +66,7 @@ def may_suffice(event: ChangeEvent, rendering: Rendering, owner: Manifest) -> bo
     conditions = {c.get("type"): c for c in status.get("conditions") or () if isinstance(c, dict)}
     wanted = {plan.child_name(manifest) for manifest in rendering.children} | set(rendering.keep)
     return (
-        event.type in ENOUGH_FOR
+        event.type in GLANCED_AT
         and status.get("observedGeneration") == owner["metadata"].get("generation")
         and _reason(conditions, DEGRADED) == Reason.AS_ASKED
         # Another operator writes the status' own generation, too; that of a condition is ours.

@@ -19,6 +19,7 @@ from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from crds.kind import Kind
 from crds.kubernetes import CONFIG_MAP, Manifest
+from handlers.conditions import PROGRESSING, Judgement, Reason, with_condition
 from handlers.plan import annotation
 
 if TYPE_CHECKING:
@@ -51,6 +52,41 @@ def words(everything: str, waiting: list[str]) -> str:
     named = ", ".join(waiting[:NAMED_MAX])
     more = f" and {len(waiting) - NAMED_MAX} more" if len(waiting) > NAMED_MAX else ""
     return f"paused: {why}; what waits: {named}{more}; to go on: {go_on}"
+
+
+def paused_status(
+    status: Manifest, resource: Manifest, everything: str, waiting: list[str], now: str
+) -> Manifest:
+    """
+    Return the status of a paused resource.
+
+    It tells how the children do. While something waits the services are those of the last status,
+    and so is the generation: there stale children are looked for when it goes on.
+    """
+    if not waiting and not is_paused(resource):
+        return status
+    before = resource.get("status") or {}
+    base = _of_before(status, before) if waiting else status
+    # Judged as a pause once more, and not as an end of what would be under way without it.
+    held = {c["type"]: c for c in before.get("conditions") or () if c.get("type") == PROGRESSING}
+    base = {**base, "conditions": [held.get(c["type"], c) for c in base.get("conditions") or ()]}
+    judged = Judgement(
+        type=PROGRESSING,
+        status=False,
+        reason=Reason.PAUSED,
+        message=words("" if is_paused(resource) else everything, waiting),
+    )
+    generation = resource["metadata"].get("generation")
+    return with_condition(base, judged, generation=generation, now=now)
+
+
+def _of_before(status: Manifest, before: Manifest) -> Manifest:
+    """Return the status with the services and the generation of the one before."""
+    now = status.get("services") or {}
+    kept = {name: now.get(name, held) for name, held in (before.get("services") or {}).items()}
+    of_before = {"services": kept, "observedGeneration": before.get("observedGeneration")}
+    rest = {name: value for name, value in status.items() if name not in of_before}
+    return {**rest, **{name: value for name, value in of_before.items() if value}}
 
 
 class Brake:

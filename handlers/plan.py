@@ -7,7 +7,7 @@ Pure: it takes what was read and returns a verdict; apply.py and prune.py carry 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -17,11 +17,14 @@ from crds.contract import Contract
 from crds.kubernetes import Manifest
 from handlers.fields import Dropped, dotted, entries_of, uncovered
 from handlers.handler import ChildName
+from handlers.paths import holds_all, paths_text
 
 APPLIED = "weir.dev/applied"
 """Annotation: hash of the rendering that a child was last made to match."""
 RENDERER = "weir.dev/renderer"
 """Annotation: version of the renderer that last wrote a child."""
+PATHS = "weir.dev/paths"
+"""Annotation: the paths of that rendering (paths.py)."""
 IGNORED = "weir.dev/ignored-fields"
 """Annotation: paths of the rendering that the API server does not know, a JSON list."""
 EMPTY_FIELDS = "weir.dev/empty-fields"
@@ -73,6 +76,16 @@ def rendering_hash(manifest: Manifest) -> str:
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
+def may_drop_a_path(manifest: Manifest, live: Manifest, others: Collection[str]) -> bool:
+    """
+    Return whether a child may hold something that has to go when it is made as rendered.
+
+    That is a path of the last rendering which this one lacks, or a path of another operator.
+    """
+    managers = {entry.get("manager") for entry in entries_of(live)}
+    return not (managers.isdisjoint(others) and holds_all(manifest, annotation(live, PATHS)))
+
+
 def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -> Manifest:
     """Return the rendering with the annotations that say what it is, and what is lost of it."""
     ignored: list[str] = []
@@ -83,6 +96,7 @@ def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -
     annotations = {
         **(metadata.get("annotations") or {}),
         APPLIED: rendering_hash(manifest),
+        PATHS: paths_text(manifest),
         RENDERER: str(renderer),
         **({IGNORED: _written(ignored)} if ignored else {}),
         **({EMPTY_FIELDS: _written(empty)} if empty else {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,17 +11,16 @@ import msgspec
 from bridge.kube_errors import Conflict, KubeError, NotFound, Refused, Unavailable
 from bridge.telemetry import logger
 from crds.contract import Child as OwnedKind
-from crds.kind import is_segment
 from handlers import plan
 from handlers.apply import (
     CONFLICT_RETRIES,
-    IN_PARALLEL,
     is_of_one_object,
     severity,
     yield_to_others,
 )
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
+from handlers.reads import IN_PARALLEL
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
@@ -41,7 +40,7 @@ async def stale_candidates(
     Raises OtherOperator where another operator still writes one of them, GiveBack where a newer
     renderer wants one and a handler of its version lives.
     """
-    names = plan.stale(wanted, _possible(making, candidates))
+    names = plan.stale(wanted, making.reads.possible(candidates))
     try:
         lives = await making.read_all(names)
     except (Refused, Unavailable) as exc:
@@ -66,7 +65,7 @@ async def prune(
         async with limit:
             return await _prune_one(making, name)
 
-    names = plan.stale(wanted, _possible(making, candidates))
+    names = plan.stale(wanted, making.reads.possible(candidates))
     found = await asyncio.gather(*map(one, names), return_exceptions=True)
     failures = [result for result in found if isinstance(result, BaseException)]
     if failures:
@@ -95,17 +94,11 @@ async def listed(making: Making, label_selector: str) -> tuple[ChildName, ...]:
     return tuple(name for names in found for name in names)
 
 
-def _possible(making: Making, candidates: Iterable[ChildName]) -> Iterator[ChildName]:
-    """Yield what can be a child: hints come from outside."""
-    known = {child.kind.kind for child in making.contract.owns}
-    return (name for name in candidates if name.kind in known and is_segment(name.name))
-
-
 async def _prune_one(making: Making, name: ChildName) -> Problem | None:
     if name in making.held:
-        return making.held[name] if await making.read(name) is not None else None
+        return making.held[name] if await making.reads.take(name) is not None else None
     for _ in range(CONFLICT_RETRIES):
-        live = await making.read(name)
+        live = await making.reads.take(name)
         await yield_to_others(making, [live])
         if live is None or not _is_ours_to_delete(making, name, live):
             return None

@@ -27,18 +27,16 @@ from handlers.apply import Child
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_of
 from handlers.conditions import (
-    PROGRESSING,
-    Judgement,
     Reason,
     moment,
     transitions,
-    with_condition,
 )
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout
-from handlers.pause import PausedWrites, is_paused, words
+from handlers.pause import PausedWrites, is_paused, paused_status
+from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
 
 if TYPE_CHECKING:
@@ -87,31 +85,38 @@ async def reconcile(
 ) -> Outcome:
     """Return how it ended; raise what keeps it from its end (errors.py)."""
     lost = ""
-    for _ in range(STATUS_CONFLICT_RETRIES):
-        resource = await read_resource(handler, event.key, world.kube)
-        if resource is None or plan.is_being_deleted(resource):
-            # No finalizer: children go by their owner references, and nothing is created any more.
-            return Outcome(result=Result.GONE)
-        subject.found(resource)
-        if event.type not in DUE and holds_back(
-            state, subject.uid, subject.generation, time.time()
-        ):
-            return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
-        lookout = Lookout(world.settings, datetime.now(UTC))
-        # Before a pause, and before a refusal: they write the status, as the other operator does.
-        lookout.require_silence(resource)
-        try:
-            return await _make_match(event, handler, resource, state, writer, world, lookout)
-        except NotFound as exc:
-            if lost == resource["metadata"]["resourceVersion"]:
-                # It is there, and nothing can be written for it: its namespace is gone, and it was
-                # left behind. Nobody can serve it.
-                log.warning("left behind in a namespace that is gone", error=exc.message)
-                return Outcome(result=Result.GONE, reason="NamespaceGone")
-            lost = resource["metadata"]["resourceVersion"]
-        except Conflict as exc:
-            # It was edited: what was read is no base for a write.
-            log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
+    async with Reads(world.kube, handler.contract, event.key.namespace) as reads:
+        reads.begin_for(event)
+        for _ in range(STATUS_CONFLICT_RETRIES):
+            resource = await read_resource(handler, event.key, world.kube)
+            if resource is None or plan.is_being_deleted(resource):
+                # No finalizer: children go by their owner references, and nothing is created any
+                # more.
+                return Outcome(result=Result.GONE)
+            subject.found(resource)
+            if event.type not in DUE and holds_back(
+                state, subject.uid, subject.generation, time.time()
+            ):
+                return Outcome(result=Result.HELD, reason=state.error.partition(":")[0])
+            lookout = Lookout(world.settings, datetime.now(UTC))
+            # Before a pause, and before a refusal: they write the status, as the other operator
+            # does.
+            lookout.require_silence(resource)
+            try:
+                return await _make_match(
+                    event, handler, resource, state, writer, world, lookout, reads
+                )
+            except NotFound as exc:
+                if lost == resource["metadata"]["resourceVersion"]:
+                    # It is there, and nothing can be written for it: its namespace is gone, and it
+                    # was left behind. Nobody can serve it.
+                    log.warning("left behind in a namespace that is gone", error=exc.message)
+                    return Outcome(result=Result.GONE, reason="NamespaceGone")
+                lost = resource["metadata"]["resourceVersion"]
+            except Conflict as exc:
+                # It was edited: what was read is no base for a write.
+                log.debug("resource changed meanwhile", action="reconcile", error=exc.message)
+            await reads.drop()
     raise GiveBack("the resource keeps changing", CONFLICT_RETRY_SECONDS, grows=True)
 
 
@@ -148,6 +153,7 @@ async def _make_match(
     writer: Writes,
     world: World,
     lookout: Lookout,
+    reads: Reads,
 ) -> Outcome:
     now = now_text()
     try:
@@ -162,7 +168,7 @@ async def _make_match(
     if paused is not None:
         world = msgspec.structs.replace(world, may_roll_out=unlimited)
     children, problems = await match_children(
-        event, handler, resource, wanted, state, paused or writer, world, lookout
+        event, handler, resource, wanted, state, paused or writer, world, lookout, reads
     )
     notices = (*wanted.rendering.notices, *_notices(children))
     observation = Observation(
@@ -173,7 +179,7 @@ async def _make_match(
     )
     status = await _status(handler, wanted.typed, resource, observation, world)
     if paused is not None:
-        status = _paused(status, resource, everything, sorted(paused.waiting), now)
+        status = paused_status(status, resource, everything, sorted(paused.waiting), now)
         await write_status(handler, resource, status, writer, world)
         return Outcome(
             result=Result.PAUSED,
@@ -203,41 +209,6 @@ async def _make_match(
         follows_death=writer.is_fencing,
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
     )
-
-
-def _paused(
-    status: Manifest, resource: Manifest, everything: str, waiting: list[str], now: str
-) -> Manifest:
-    """
-    Return the status of a paused resource.
-
-    It tells how the children do. While something waits the services are those of the last status,
-    and so is the generation: there stale children are looked for when it goes on.
-    """
-    if not waiting and not is_paused(resource):
-        return status
-    before = resource.get("status") or {}
-    base = _of_before(status, before) if waiting else status
-    # Judged as a pause once more, and not as an end of what would be under way without it.
-    held = {c["type"]: c for c in before.get("conditions") or () if c.get("type") == PROGRESSING}
-    base = {**base, "conditions": [held.get(c["type"], c) for c in base.get("conditions") or ()]}
-    judged = Judgement(
-        type=PROGRESSING,
-        status=False,
-        reason=Reason.PAUSED,
-        message=words("" if is_paused(resource) else everything, waiting),
-    )
-    generation = resource["metadata"].get("generation")
-    return with_condition(base, judged, generation=generation, now=now)
-
-
-def _of_before(status: Manifest, before: Manifest) -> Manifest:
-    """Return the status with the services and the generation of the one before."""
-    now = status.get("services") or {}
-    kept = {name: now.get(name, held) for name, held in (before.get("services") or {}).items()}
-    of_before = {"services": kept, "observedGeneration": before.get("observedGeneration")}
-    rest = {name: value for name, value in status.items() if name not in of_before}
-    return {**rest, **{name: value for name, value in of_before.items() if value}}
 
 
 def _notices(children: list[Child]) -> tuple[Notice, ...]:

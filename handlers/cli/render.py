@@ -72,7 +72,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog="Not checked without a cluster: quotas, policies, webhooks and rights; what stands "
         "in an extraPodSpec; what exists already under the name of a child. "
         f"Where a file does not hold the resource's uid, {UID} stands in its place; the "
-        "annotation weir.dev/applied, a hash over it, differs in a cluster accordingly.",
+        "annotations weir.dev/applied and weir.dev/paths, hashes over it, differ in a cluster "
+        "accordingly.",
     )
     parser.add_argument(
         "-f",
@@ -249,7 +250,7 @@ def _heading(one: Rendered) -> str:
     title = output.printable(f"{one.title} ({one.where})")
     lines = [f"# What {title} gets:"]
     if not one.has_uid:
-        lines.append(f"# its uid, which weir.dev/applied depends on, is not known here: {UID}.")
+        lines.append(f"# its uid, which two annotations depend on, is not known here: {UID}.")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -46,6 +46,7 @@ from handlers.errors import GiveBack
 from handlers.handler import AnyHandler, Facts, TerminalError
 from handlers.lookout import Lookout
 from handlers.prune import METADATA_LIST
+from handlers.reads import Reads
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
 from handlers.renderers import ANY
@@ -280,6 +281,7 @@ async def _compared(
     event = ChangeEvent(key=key, type=EventType.RESYNC, id="")
     # What another operator still writes is compared all the same: that is how a take-over begins.
     lookout = Lookout(world.settings, datetime.now(UTC))
+    reads = Reads(world.kube, handler.contract, key.namespace)
     try:
         if plan.is_being_deleted(resource):
             note = "is being deleted: nothing is made for it any more"
@@ -287,7 +289,7 @@ async def _compared(
             lookout.require_silence(resource)
             wanted = wanted_of(handler, resource, world.facts)
             children, problems = await match_children(
-                event, handler, resource, wanted, EMPTY, dry_run, world, lookout
+                event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
             )
             objects = objects_of(children, problems, dry_run.foretold)
     except TerminalError as exc:

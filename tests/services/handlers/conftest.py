@@ -25,6 +25,7 @@ from handlers.errors import GiveBack
 from handlers.handler import ChildName
 from handlers.lookout import Lookout
 from handlers.prune import prune
+from handlers.reads import Reads
 from handlers.writes import Writer, Writes
 from tests.builders import an_infera_deployment
 
@@ -140,6 +141,7 @@ class Desk:
             may_roll_out=self._may_roll_out,
             lookout=self.lookout(is_dry=isinstance(writer, DryRun)),
             held={},
+            reads=Reads(self.kube, CONTRACT, self.owner["metadata"]["namespace"]),
             is_birth=is_birth,
         )
 

@@ -15,6 +15,7 @@ from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.fields import Dropped, FieldSet
 from handlers.handler import ChildName
+from handlers.paths import paths_text
 from handlers.plan import Standing
 
 OWNER: Manifest = {"metadata": {"name": "chat", "namespace": "a", "uid": "uid-2"}}
@@ -161,6 +162,7 @@ def test_marks_are_added_to_the_annotations_that_a_rendering_has() -> None:
     assert annotations == {
         "a": "b",
         plan.APPLIED: plan.rendering_hash(manifest),
+        plan.PATHS: paths_text(manifest),
         plan.RENDERER: "7",
         plan.REPLICAS_SEED: "3",
     }
