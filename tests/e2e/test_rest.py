@@ -9,7 +9,8 @@ from typing import Any
 import nats
 import pytest
 
-from bridge.streams import HISTORY
+from bridge.events import TIMER_SUBJECT
+from bridge.streams import HISTORY, QUEUE
 from crds.inferadeployment import KIND
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.builders import a_small_deployment
@@ -26,7 +27,9 @@ RESYNCS = 2
 async def test_200_ready_resources_looked_at_twice_cost_no_write_and_no_outcome(
     fresh_control_plane: ControlPlane, namespace: str, weir: Weir
 ) -> None:
-    await _assert_quiet(fresh_control_plane, namespace, weir, 200, resync_seconds=10)
+    # A timer that is not taken back when its resource gets Ready would be there to the end.
+    settings = {"resync_seconds": 10, "not_ready_seconds": 600, "not_ready_seconds_max": 600}
+    await _assert_quiet(fresh_control_plane, namespace, weir, 200, **settings)
 
 
 @pytest.mark.soak
@@ -39,9 +42,19 @@ async def test_500_ready_resources_looked_at_twice_at_production_settings_cost_n
 
 
 async def _assert_quiet(
-    control_plane: ControlPlane, namespace: str, weir: Weir, count: int, *, resync_seconds: float
+    control_plane: ControlPlane,
+    namespace: str,
+    weir: Weir,
+    count: int,
+    *,
+    resync_seconds: float,
+    **others: float,
 ) -> None:
-    settings: Mapping[str, Any] = {"resync_seconds": resync_seconds, "watch_namespaces": namespace}
+    settings: Mapping[str, Any] = {
+        "resync_seconds": resync_seconds,
+        "watch_namespaces": namespace,
+        **others,
+    }
     weir.bridge(**settings)
     weir.bridge(**settings)
     weir.handlers(**settings)
@@ -58,6 +71,11 @@ async def _assert_quiet(
         # Not what this is about; with pods and controllers it is the machine that takes its time.
         await eventually(are_ready, within_seconds=count * 1.2, every_seconds=1)
 
+        async def no_timer_waits() -> bool:
+            assert await _timers(weir.nats.url) == {}
+            return True
+
+        await eventually(no_timer_waits)
         audit = AuditLog(control_plane.audit_log)
         async with quiet(control_plane, namespace):
             begin, told = audit.offset(), await _outcomes_told(weir.nats.url)
@@ -78,6 +96,16 @@ async def _outcomes_told(nats_url: str) -> int:
     client = await nats.connect(nats_url)
     try:
         return (await client.jetstream().stream_info(HISTORY)).state.last_seq
+    finally:
+        await client.close()
+
+
+async def _timers(nats_url: str) -> Mapping[str, int]:
+    """Return the subjects of the timers that have not gone off."""
+    client = await nats.connect(nats_url)
+    try:
+        queue = await client.jetstream().stream_info(QUEUE, subjects_filter=f"{TIMER_SUBJECT}.>")
+        return queue.state.subjects or {}
     finally:
         await client.close()
 

@@ -62,6 +62,32 @@ async def test_a_child_is_made_by_one_create_and_matches_at_once(desk: Desk) -> 
     assert {title: how for title, how in seen.items() if how != made_at_once} == {}
 
 
+def _variables(manifest: Manifest) -> object:
+    return manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+
+
+async def test_owners_are_merged_only_before_a_path_is_dropped_and_it_goes(desk: Desk) -> None:
+    def variables(**values: str) -> Manifest:
+        manifest = ORDINARY["a small deployment"](desk)
+        container = manifest["spec"]["template"]["spec"]["containers"][0]
+        container["env"] = [{"name": name, "value": value} for name, value in values.items()]
+        return manifest
+
+    steps = [
+        (variables(A="1"), ["create"]),
+        (variables(A="2"), ["apply"]),
+        (variables(A="2", B="1"), ["apply"]),
+        (variables(B="1"), ["own", "apply"]),
+        (variables(C="1"), ["apply"]),
+    ]
+    for manifest, verbs in steps:
+        await desk.made(manifest)
+        assert _verbs(desk) == verbs
+        assert _variables(await desk.live(manifest)) == _variables(manifest)
+        await desk.made(manifest)
+        assert _verbs(desk) == []
+
+
 async def test_what_the_server_leaves_out_as_empty_is_applied_once_and_then_quiet(
     desk: Desk,
 ) -> None:
