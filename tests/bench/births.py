@@ -9,10 +9,9 @@ from handlers.cli.devstack.process import Process
 from tests.bench import bare_client, user
 from tests.bench.client import each
 from tests.bench.meter import CpuMeter, resident_mib
-from tests.bench.report import Budget, Figure, number
+from tests.bench.report import THE_BARE_CLIENT, Budget, Figure, number
 from tests.bench.row import (
     SECONDS_AT_LEAST,
-    THE_BARE_CLIENT,
     THE_KOPF_OPERATOR,
     Bench,
     Team,

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from handlers.cli.devstack.control_plane import CONTROLLERS
 from tests.bench import bare_client, user
 from tests.bench.meter import CpuMeter
-from tests.bench.report import Budget, Figure, percentile
+from tests.bench.report import THE_BARE_CLIENT, Budget, Figure, percentile
 from tests.bench.row import (
-    THE_BARE_CLIENT,
     THE_KOPF_OPERATOR,
     Bench,
     Team,

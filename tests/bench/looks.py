@@ -9,10 +9,9 @@ from handlers.cli.devstack.progress import say
 from tests.bench import bare_client, user
 from tests.bench.client import each
 from tests.bench.meter import CpuMeter, cpu_seconds
-from tests.bench.report import Budget, Figure
+from tests.bench.report import THE_BARE_CLIENT, Budget, Figure
 from tests.bench.row import (
     SECONDS_AT_LEAST,
-    THE_BARE_CLIENT,
     Bench,
     born,
     patience_seconds,

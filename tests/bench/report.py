@@ -30,6 +30,14 @@ the resource besides. Settings are production's; but where no controllers run no
 and looking again at what is not ready is put off. The Kopf operator
 (`tests/bench/kopf_operator.py`) does less than Weir: no leases, no pruning, no eye on children, no
 Events, no history."""
+THE_BARE_CLIENT = "the bare client"
+_BIRTHS = "1,000 births"
+_BIRTHS_SECONDS = 10.7
+"""What 1,000 births took a bare client on the machine that the budgets were set for."""
+_SPEED = f"""Budgets of time are those of a machine on which the bare client makes {_BIRTHS} in
+{_BIRTHS_SECONDS:g} s. The last column says what a figure is when it is divided by how many times as
+long the bare client's births take here."""
+_OF_TIME = ("s", "ms", "CPU s per 1,000")
 _DECIMALS_BELOW = 100
 """Figures from here on are shown without decimals."""
 
@@ -112,17 +120,42 @@ def document(present: str, measurements: Sequence[Measurement]) -> str:
 
 def _body(measurements: Sequence[Measurement]) -> str:
     budgets = [
-        (f"{m.row}: {f.what}", _shown(f), f.budget.text, _verdict(f))
-        for m in measurements
-        for f in m.figures
-        if f.budget is not None
+        (
+            f"{measurement.row}: {figure.what}",
+            _shown(figure),
+            figure.budget.text,
+            _verdict(figure),
+            _at_its_speed(figure, _slowness(measurements, measurement.machine)),
+        )
+        for measurement in measurements
+        for figure in measurement.figures
+        if figure.budget is not None
     ]
-    parts = [_HOW, "## Budgets", table(("figure", "measured", "budget", "met"), budgets)]
+    head = ("figure", "measured", "budget", "met", "as fast as where it was set")
+    parts = [_HOW, "## Budgets", _SPEED, table(head, budgets)]
     for machine, rows in _machines(measurements):
         parts += [f"## Machine of {', '.join(rows)}", table(("", ""), machine)]
     for measurement in measurements:
         parts += [f"## {measurement.row}", section(measurement)]
     return "\n\n".join(parts) + "\n"
+
+
+def _slowness(measurements: Sequence[Measurement], machine: Mapping[str, str]) -> float | None:
+    """Return how many times as long as where the budgets were set births take the bare client."""
+    for measurement in measurements:
+        if measurement.row == "births" and measurement.machine == machine:
+            for figure in measurement.figures:
+                if figure.what == _BIRTHS and figure.versus == THE_BARE_CLIENT and figure.reference:
+                    return figure.reference / _BIRTHS_SECONDS
+    return None
+
+
+def _at_its_speed(figure: Figure, slowness: float | None) -> str:
+    is_of_time = figure.budget is not None and not figure.budget.of_ratio
+    if slowness is None or not is_of_time or figure.unit not in _OF_TIME:
+        return ""
+    scaled = msgspec.structs.replace(figure, value=figure.value / slowness)
+    return f"{_shown(scaled)} (of {slowness:.2f} times as long): {_verdict(scaled)}"
 
 
 def section(measurement: Measurement) -> str:

@@ -16,7 +16,6 @@ from tests.bench.timing import Births, watch
 
 Team: TypeAlias = Literal["weir", "kopf"]
 
-THE_BARE_CLIENT = "the bare client"
 THE_KOPF_OPERATOR = "the Kopf operator"
 
 SECONDS_AT_LEAST = 120.0

@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.report import (
     BEGIN,
+    THE_BARE_CLIENT,
     Budget,
     Figure,
     Measurement,
@@ -101,6 +102,20 @@ def test_the_page_keeps_what_was_written_around_the_figures() -> None:
     assert second.endswith("\n## Where the time goes\n\nIn the API server.\n")
     assert "| 8 s | 2 s | others | 4.00 |" in second
     assert "| 1 s |" not in second
+
+
+def test_budgets_of_time_are_shown_for_a_machine_as_fast_as_theirs() -> None:
+    births = Figure(what="1,000 births", value=24, unit="s", versus=THE_BARE_CLIENT, reference=21.4)
+    slow = Figure(what="p50", value=30, unit="ms", budget=Budget(limit=25, text="at most 25 ms"))
+    large = Figure(what="size", value=30, unit="MiB", budget=Budget(limit=25, text="at most 25"))
+
+    edits = a_measurement("edits", slow, large)
+    elsewhere = a_measurement("start", slow, machine={"cores": "4"})
+    page = document("", [a_measurement("births", births), edits, elsewhere])
+
+    assert "| **no** | 15 ms (of 2.00 times as long): yes |" in page
+    assert "| edits: size | 30 MiB | at most 25 | **no** |  |" in page
+    assert "| start: p50 | 30 ms | at most 25 ms | **no** |  |" in page
 
 
 def test_the_page_says_which_budgets_are_met_and_on_which_machine() -> None:
