@@ -119,14 +119,14 @@ async def match_children(
     if glanced is not None:
         return glanced, []
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
-    stale = await stale_candidates(making, names, _candidates(event, state))
+    recorded = handler.recorded(wanted.typed) if _was_edited(making) else ()
+    candidates = (*_candidates(event, state), *(() if event.children else recorded))
+    stale = await stale_candidates(making, names, candidates)
     children = await make_all(making, rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
     if event.type is EventType.RESYNC or state.owes_look:
         stale += await listed(making, handler.pod_selector(wanted.typed))
-    if _was_edited(making):
-        stale += tuple(handler.recorded(wanted.typed))
-    problems += await prune(making, names, stale)
+    problems += await prune(making, names, (*stale, *recorded))
     return children, problems
 
 
@@ -148,8 +148,9 @@ def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
     Return where stale children may be: the hint, and what could not be deleted the last time.
 
-    A timer brings no hint. After an edit what the last status names is looked for besides, once
-    the edit is carried out; in a resync a LIST says more, whatever bridge and status have missed.
+    After an edit what the last status names is looked for besides: once the edit is carried out,
+    but where no hint came (from a timer) before it. In a resync a LIST says more, whatever bridge
+    and status have missed.
     """
     hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
     return hinted | {problem.child for problem in state.refused}
