@@ -50,11 +50,12 @@ VOLATILE = frozenset(
         "resourceVersion",
         "uid",
         "weir.dev/applied",
+        "weir.dev/paths",
         FENCE,
         f"f:{FENCE}",
     }
 )
-"""Fields that differ between any two objects that are otherwise alike: one is a hash of names."""
+"""Fields that differ between any two objects that are otherwise alike: two are hashes of names."""
 
 When: TypeAlias = Literal["before", "after"]
 SIDES: tuple[When, ...] = ("before", "after")

@@ -153,7 +153,13 @@ def _lasting(live: Manifest, theirs: Theirs) -> Manifest:
         key: value
         for key, value in (metadata.get("annotations") or {}).items()
         if key
-        not in {plan.APPLIED, plan.EMPTY_FIELDS, _OF_THE_CONTROLLER, *theirs.of(uid, "annotations")}
+        not in {
+            plan.APPLIED,
+            plan.PATHS,
+            plan.EMPTY_FIELDS,
+            _OF_THE_CONTROLLER,
+            *theirs.of(uid, "annotations"),
+        }
     }
     labels = {
         key: value
