@@ -31,6 +31,8 @@ from crds.kind import Kind
 from crds.kubernetes import (
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
     LEADER_WORKER_SET,
     ROLE,
     ROLE_BINDING,
@@ -47,6 +49,7 @@ MANAGED_BY = "infera-operator"
 DEPLOYMENT_LABEL = "infera.amd.com/deployment"
 SERVICE_LABEL = "infera.amd.com/service"
 COMPONENT_LABEL = "infera.amd.com/component"
+FRONTEND_LABEL = "infera.amd.com/gaie-frontend"
 RESERVED_SERVICE_NAMES = ("nats", "epp", "disc", "pool", "route")
 """Suffixes of the children that are not services."""
 _RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
@@ -271,7 +274,7 @@ class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     etcd_endpoint: Text | None = None
     """host:port of an etcd that the pods reach; for discoveryBackend etcd."""
     nats: Nats | None = None
-    """Which NATS carries KV-cache events; an own broker when left out."""
+    """Which NATS carries KV-cache events; an own broker when left out, or the install's default."""
     gaie: Gaie | None = None
     """An Inference Gateway in front of the workers."""
     envs: Env | None = None
@@ -373,20 +376,23 @@ OWNS = (
     Child(kind=ROLE),
     Child(kind=ROLE_BINDING),
     Child(kind=LEADER_WORKER_SET, status_fields=_WORKLOAD_FIELDS, optional=True),
+    Child(kind=INFERENCE_POOL, status_fields=("parents",), optional=True),
+    Child(kind=HTTP_ROUTE, status_fields=("parents",), optional=True),
 )
+_OPTIONAL_CRDS = frozenset(child.kind.crd_name for child in OWNS if child.optional)
 
 
 def _owner_name(labels: Labels) -> str | None:
     return labels.get(DEPLOYMENT_LABEL)
 
 
-def _installs_leader_worker_set(changed: ObjectMeta, _resource: ObjectMeta) -> bool:
+def _installs_an_optional_kind(changed: ObjectMeta, _resource: ObjectMeta) -> bool:
     """
-    Say whether a CRD is the one that services of several nodes wait for.
+    Say whether a CRD is one that services of several nodes, or gateways, wait for.
 
-    It touches every resource: the bridge does not decode which of them have such services.
+    It touches every resource: the bridge does not decode which of them wait.
     """
-    return changed.name == LEADER_WORKER_SET.crd_name
+    return changed.name in _OPTIONAL_CRDS
 
 
 CONTRACT: Contract = Contract(
@@ -395,5 +401,5 @@ CONTRACT: Contract = Contract(
     owns=OWNS,
     identity=(MANAGED_BY_LABEL, MANAGED_BY),
     owner_name=_owner_name,
-    refers=(Reference(kind=CUSTOM_RESOURCE_DEFINITION, touches=_installs_leader_worker_set),),
+    refers=(Reference(kind=CUSTOM_RESOURCE_DEFINITION, touches=_installs_an_optional_kind),),
 )
