@@ -20,12 +20,14 @@ from crds.fields import (
     Int32,
     PodLabels,
     PodSpec,
+    Port,
     Quantity,
+    Text,
     limits,
-    list_set,
     rule,
     rules,
 )
+from crds.inferadeployment_gaie import Gaie
 from crds.inferadeployment_status import Status
 from crds.kind import Kind
 from crds.kubernetes import (
@@ -56,10 +58,8 @@ _RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
 CHILD_NAME_LENGTH_MAX = 63
 """Of `<deployment>-<service>`: it names a Service and is a label (RFC 1123)."""
 
-Port: TypeAlias = Annotated[Int32, Meta(ge=1, le=65535)]
 Args: TypeAlias = Annotated[list[str], limits(maxItems=1024)]
 Env: TypeAlias = Annotated[list[EnvVar], limits(maxItems=1024)]
-Text: TypeAlias = Annotated[str, limits(maxLength=1024)]
 
 
 class Resources(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -198,43 +198,6 @@ class Nats(Struct, frozen=True, kw_only=True, rename="camel"):
     """URL of a NATS that is there already, without credentials."""
     credentials_secret_ref: SecretKey | None = None
     """Secret that holds the whole URL of a NATS that is there already; it wins over url."""
-
-
-class Gaie(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An Inference Gateway in front of the workers (Gateway API Inference Extension)."""
-
-    rules: ClassVar[tuple[Manifest, ...]] = (
-        rule(
-            "!has(self.enabled) || !self.enabled"
-            " || (has(self.tokenizerPath) && self.tokenizerPath != '')",
-            "gaie.enabled needs gaie.tokenizerPath: set it to the tokenizer of the workers' model",
-        ),
-        rule(
-            "!has(self.enabled) || !self.enabled"
-            " || (has(self.gatewayName) && self.gatewayName != '')",
-            "gaie.enabled needs gaie.gatewayName: set it to the Gateway that takes the route",
-        ),
-    )
-
-    enabled: bool = False
-    """true adds a frontend to every worker pod, an endpoint picker, a pool and a route."""
-    epp_image: Text | None = None
-    """Image of endpoint picker and frontend; spec.image when left out."""
-    tokenizer_path: Text | None = None
-    """Tokenizer of the workers' model, as those pods can load it."""
-    gateway_name: Annotated[str, limits(maxLength=253)] | None = None
-    """Gateway that the route attaches to."""
-    gateway_namespace: Annotated[str, limits(maxLength=63)] | None = None
-    """Namespace of that Gateway; the own one when left out."""
-    hostnames: (
-        Annotated[list[Annotated[str, limits(maxLength=253)]], list_set(), limits(maxItems=16)]
-        | None
-    ) = None
-    """Host names of the route; any when left out."""
-    frontend_port: Port = 8000
-    """Port of the frontend in every worker pod."""
-    model_name: Text | None = None
-    """Accepted and used nowhere, as in AMD's operator."""
 
 
 class Spec(Struct, frozen=True, kw_only=True, rename="camel"):

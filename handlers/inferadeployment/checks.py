@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from crds.inferadeployment import (
     CHILD_NAME_LENGTH_MAX,
     RESERVED_SERVICE_NAMES,
-    Gaie,
     InferaDeployment,
     Nats,
     Service,
 )
+from crds.inferadeployment_gaie import Gaie
 from handlers.conditions import Reason
 from handlers.handler import Notice, TerminalError
 from handlers.inferadeployment.gaie import FRONTEND, gateway_of

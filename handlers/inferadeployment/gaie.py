@@ -13,9 +13,9 @@ from crds.inferadeployment import (
     DEPLOYMENT_LABEL,
     FRONTEND_LABEL,
     KIND,
-    Gaie,
     InferaDeployment,
 )
+from crds.inferadeployment_gaie import Gaie
 from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, SERVICE, Manifest
 from handlers.inferadeployment import discovery
 from handlers.inferadeployment.names import PICKER, POOL, ROUTE, child_name, service_labels
