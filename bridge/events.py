@@ -134,6 +134,11 @@ def resync_id(key: ObjectKey, epoch: str) -> str:
     return f"{key.token}:resync:{epoch}"
 
 
+def epoch_of(event: ChangeEvent) -> str:
+    """Return the epoch that a periodic look's id gives; empty where it has no id."""
+    return event.id.rpartition(":")[2]
+
+
 _CE = {
     "ce-specversion": "1.0",
     "ce-datacontenttype": "application/json",

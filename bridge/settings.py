@@ -107,6 +107,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     resync_seconds: _Positive = 600.0
     """Every object is looked at once per so many seconds, spread over them."""
+    resyncs_per_list: Annotated[int, Meta(ge=1)] = 6
+    """Of so many periodic looks at an object one also lists its children, whatever is known."""
     resync_rate_per_second: _Positive = 500.0
     """At most so many resync events a second."""
     child_hold_seconds: Annotated[float, Meta(ge=0, le=10)] = 0.1

@@ -266,10 +266,11 @@ async def _bring_in_line(
     try:
         return await _apply(making, name, manifest, live, empty)
     except Refused as exc:
-        entries = taken_back(live) if exc.reason == "Invalid" else None
+        # A person's edit and our rendering exclude each other, so the edit goes as a whole; or what
+        # the server made of our first one does, so that it goes.
+        entries = taken_back(live) or merged(live, ()) if exc.reason == "Invalid" else None
         if entries is None:
             raise
-        # A person's edit and our rendering exclude each other, so the edit goes as a whole.
         live = await making.writer.take_fields(making.kind(name.kind), live, entries)
         return await _apply(making, name, manifest, live, empty)
 

@@ -278,8 +278,7 @@ class Attempt:
         if settlement.timer_seconds is not None:
             await self._arm(settlement.timer_seconds)
         elif settlement.result in SATISFIED and self._may_be_awaited():
-            # It would only hold up what waits behind it.
-            await self._at.bus.purge(QUEUE, f"{TIMER_SUBJECT}.{self._key.token}")
+            await self._disarm()
         if settlement.give_back_seconds is None:
             await self._delivery.acknowledge()
         else:
@@ -287,15 +286,24 @@ class Attempt:
 
     def _may_be_awaited(self) -> bool:
         """
-        Return whether a look before this one armed a timer that has not fired.
+        Return whether a look before this one may have armed a timer that nothing needs any more.
 
-        Under a lease that is about to end it may be the next holder's, and so it is let be.
+        A look that is owed after a death keeps its time. Under a lease that is about to end the
+        timer may be the next holder's, and so it is let be.
         """
-        if self._settings.dry_run or self._delivery.event.type is EventType.TIMER:
+        is_timer = self._delivery.event.type is EventType.TIMER
+        if is_timer or self._settings.dry_run or self._state.owes_look:
             return False
         before = (self._subject.resource or {}).get("status") or {}
         waits = bool(before.get("conditions")) and not is_ready(before)
         return (waits or self._state != EMPTY) and self._lease.seconds_left > REQUEST_SECONDS
+
+    async def _disarm(self) -> None:
+        """Take the timer back: it would only hold up what waits behind it."""
+        try:
+            await self._at.bus.purge(QUEUE, f"{TIMER_SUBJECT}.{self._key.token}")
+        except BusError as exc:
+            log.debug("timer not taken back", action="settle", error=str(exc))
 
     async def _arm(self, seconds: float) -> None:
         """Have the server put a message for the object into the queue, over an older timer."""

@@ -8,13 +8,14 @@ same way with other writes, so what it foretells is what would be done.
 from __future__ import annotations
 
 import time
+import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from bridge.events import ChangeEvent, EventType
+from bridge.events import ChangeEvent, EventType, epoch_of
 from bridge.kube import Kube
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
@@ -158,15 +159,31 @@ async def match_children(
     if glanced is not None:
         return glanced, []
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
-    stale = await stale_candidates(making, names, _candidates(event, state))
+    recorded = handler.recorded(wanted.typed) if _was_edited(making) else ()
+    candidates = (*_candidates(event, state), *(() if event.children else recorded))
+    stale = await stale_candidates(making, names, candidates)
     children = await make_all(making, rendering.children)
     problems = [child.problem for child in children if child.problem is not None]
-    if event.type is EventType.RESYNC or state.owes_look:
+    if state.owes_look or lists(event, world.settings.resyncs_per_list):
         stale += await listed(making, handler.pod_selector(wanted.typed))
-    if _was_edited(making):
-        stale += tuple(handler.recorded(wanted.typed))
-    problems += await prune(making, names, stale)
+    problems += await prune(making, names, (*stale, *recorded))
     return children, problems
+
+
+def lists(event: ChangeEvent, resyncs_per_list: int) -> bool:
+    """
+    Return whether a look also asks the API server for every child that there is.
+
+    The bridge knows them all from such lists of its own, so that is a check of the bridge: each
+    costs the server a walk through the namespace's objects of that kind, for which periodic looks
+    at every resource are too many. One that a person asks for has no epoch and is always thorough.
+    """
+    if event.type is not EventType.RESYNC:
+        return False
+    epoch = epoch_of(event)
+    if not epoch.isdecimal():
+        return not epoch
+    return (int(epoch) + zlib.crc32(event.key.token.encode())) % resyncs_per_list == 0
 
 
 def decoded(handler: AnyHandler, resource: Manifest) -> Any:
@@ -187,8 +204,9 @@ def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
     Return where stale children may be: the hint, and what could not be deleted the last time.
 
-    A timer brings no hint. After an edit what the last status names is looked for besides, once
-    the edit is carried out; in a resync a LIST says more, whatever bridge and status have missed.
+    After an edit what the last status names is looked for besides: once the edit is carried out,
+    but where no hint came (from a timer) before it. Now and then a LIST says more, whatever bridge
+    and status have missed.
     """
     hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
     return hinted | {problem.child for problem in state.refused}

@@ -78,9 +78,9 @@ def rendering_hash(manifest: Manifest) -> str:
 
 def may_drop_a_path(manifest: Manifest, live: Manifest, others: Collection[str]) -> bool:
     """
-    Return whether a child may hold something that has to go when it is made as rendered.
+    Return whether a child may hold a path that has to go when it is made as rendered.
 
-    That is a path of the last rendering which this one lacks, or a path of another operator.
+    That is one of the last rendering which this one lacks, or one of another operator's.
     """
     managers = {entry.get("manager") for entry in entries_of(live)}
     return not (managers.isdisjoint(others) and holds_all(manifest, annotation(live, PATHS)))

@@ -2,7 +2,8 @@
 The reads of one resource's children: begun together, before anybody waits for the first.
 
 An event names the children that its bridge knows. So a look need not wait for the resource before
-it reads them: the reads are the same, in one round trip instead of three.
+it reads them: one round trip instead of three. Where the resource turns out to be gone, or held
+back, some were read for nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ class Reads:
         self._kinds = {child.kind.kind: child.kind for child in contract.owns}
         self._limit = asyncio.Semaphore(IN_PARALLEL)
         self._begun: dict[ChildName, asyncio.Task[bytes | None]] = {}
+        self._sent: set[ChildName] = set()
+        """Of the begun ones, those that the API server has been asked for."""
 
     def begin_for(self, event: ChangeEvent) -> None:
-        """Begin to read every child that a look at this event reads anyway."""
+        """Begin to read every child that a look at this event is likely to read."""
         if event.type is EventType.DELETED:
             return
         names = (ChildName(hint.kind, hint.name) for hint in event.children)
@@ -79,9 +82,12 @@ class Reads:
         """
         What was begun and not taken is given up: it is read anew when it is needed.
 
-        Waited for and not cancelled, which would cost a connection each: it is as good as done.
+        What was asked for is waited for and not cancelled, which would cost a connection each.
         """
         begun = [*self._begun.values()]
+        for name, read in self._begun.items():
+            if name not in self._sent:
+                read.cancel()
         self._begun.clear()
         await asyncio.gather(*begun, return_exceptions=True)
 
@@ -101,4 +107,8 @@ class Reads:
 
     async def _read(self, name: ChildName) -> bytes | None:
         async with self._limit:
-            return await self._kube.get(self._kinds[name.kind], self._namespace, name.name)
+            self._sent.add(name)
+            try:
+                return await self._kube.get(self._kinds[name.kind], self._namespace, name.name)
+            finally:
+                self._sent.discard(name)

@@ -281,16 +281,16 @@ async def _compared(
     event = ChangeEvent(key=key, type=EventType.RESYNC, id="")
     # What another operator still writes is compared all the same: that is how a take-over begins.
     lookout = Lookout(world.settings, datetime.now(UTC))
-    reads = Reads(world.kube, handler.contract, key.namespace)
     try:
         if plan.is_being_deleted(resource):
             note = "is being deleted: nothing is made for it any more"
         else:
             lookout.require_silence(resource)
-            wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
-            children, problems = await match_children(
-                event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
-            )
+            async with Reads(world.kube, handler.contract, key.namespace) as reads:
+                wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
+                children, problems = await match_children(
+                    event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
+                )
             objects = objects_of(children, problems, dry_run.foretold)
     except TerminalError as exc:
         note = f"left as it is: {exc.reason}: {exc.message}"

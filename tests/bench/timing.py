@@ -181,6 +181,11 @@ class Looks:
             if self._looks[event.object_ref.name] <= self._times:
                 self._ended = max(self._ended or event.stage_timestamp, event.stage_timestamp)
 
+    @property
+    def looks(self) -> int:
+        """How many looks there were, those included that nobody waited for."""
+        return self._looks.total()
+
     def seconds(self, since: datetime) -> float:
         """Return the time from a moment to the answer to the last look that was waited for."""
         return _seconds(since, self._ended)

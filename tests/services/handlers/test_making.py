@@ -88,6 +88,51 @@ async def test_owners_are_merged_only_before_a_path_is_dropped_and_it_goes(desk:
         assert _verbs(desk) == []
 
 
+async def test_what_follows_from_a_value_by_default_follows_it_after_an_edit(desk: Desk) -> None:
+    def with_image(image: str) -> Manifest:
+        manifest = ORDINARY["a small deployment"](desk)
+        manifest["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        return manifest
+
+    policies = {}
+    # Not further: what was defaulted after an apply is nobody's, so that no later apply drops it.
+    for image in ("engine:1", "engine:2", "engine:latest"):
+        await desk.made(with_image(image))
+        live = await desk.live(with_image(image))
+        container = live["spec"]["template"]["spec"]["containers"][0]
+        policies[container["image"]] = container["imagePullPolicy"]
+    assert policies == {
+        "engine:1": "IfNotPresent",
+        "engine:2": "IfNotPresent",
+        "engine:latest": "Always",
+    }
+
+
+async def test_a_default_gives_way_to_what_excludes_it(desk: Desk) -> None:
+    def with_volume(**source: Any) -> Manifest:
+        manifest = ORDINARY["a small deployment"](desk)
+        manifest["spec"]["template"]["spec"]["volumes"] = [{"name": "cache", **source}]
+        return manifest
+
+    def with_strategy(type_: str) -> Manifest:
+        manifest = with_volume(persistentVolumeClaim={"claimName": "c"})
+        manifest["spec"]["strategy"] = {"type": type_}
+        return manifest
+
+    claim = {"persistentVolumeClaim": {"claimName": "c"}}
+    for manifest in (with_volume(), with_volume(**claim)):
+        assert (await desk.made(manifest)).problem is None
+    live = await desk.live(manifest)
+    assert live["spec"]["template"]["spec"]["volumes"] == [{"name": "cache", **claim}]
+
+    # No path of a rendering tells of this one: the server refuses it first.
+    for type_ in ("RollingUpdate", "Recreate"):
+        manifest = with_strategy(type_)
+        manifest["metadata"]["name"] = "other"
+        assert (await desk.made(manifest)).problem is None
+    assert (await desk.live(manifest))["spec"]["strategy"] == {"type": "Recreate"}
+
+
 async def test_what_the_server_leaves_out_as_empty_is_applied_once_and_then_quiet(
     desk: Desk,
 ) -> None:

@@ -88,7 +88,7 @@ def test_looks_are_counted_per_resource_and_end_with_the_last_that_is_waited_for
 
     assert looks.is_done
     assert looks.seconds(datetime(2026, 1, 1, tzinfo=UTC)) == pytest.approx(4)
-    assert (looks.reads, len(looks.writes)) == (5, 1)
+    assert (looks.looks, looks.reads, len(looks.writes)) == (4, 5, 1)
 
 
 def test_the_first_write_is_the_first_that_was_accepted() -> None:

@@ -49,7 +49,8 @@ def edited(edit: Edit) -> dict[str, Any]:
 
 KEEPS: dict[str, Edit] = {
     "nothing": lambda _: None,
-    "another image": lambda m: engine(m).update(image="engine:2"),
+    "another image": lambda m: engine(m).update(image="registry.example:5000/engine:2"),
+    "an image by digest": lambda m: engine(m).update(image="registry.example:5000/engine@sha256:0"),
     "another number": lambda m: m["spec"].update(replicas=7),
     "fewer arguments": lambda m: engine(m).update(args=[]),
     "another value of a variable": lambda m: engine(m)["env"][0].update(value="9"),
@@ -60,6 +61,8 @@ KEEPS: dict[str, Edit] = {
     "a sidecar": lambda m: m["spec"]["template"]["spec"]["containers"].append({"name": "x"}),
 }
 DROPS: dict[str, Edit] = {
+    "the default pull policy of a tag": lambda m: engine(m).update(image="engine:latest"),
+    "the same, without a tag": lambda m: engine(m).update(image="registry.example:5000/engine"),
     "a field": lambda m: m["spec"].pop("replicas"),
     "a field that is null": lambda m: m["spec"].update(replicas=None),
     "a label": lambda m: m["metadata"]["labels"].pop("a"),
@@ -98,6 +101,16 @@ def test_items_without_a_name_are_compared_as_they_are(items: list[Any]) -> None
     odd = edited(lambda m: engine(m).update(env=items))
     assert holds_all(odd, paths_text(odd))
     assert not holds_all(RENDERED, paths_text(odd))
+
+
+def test_a_volume_that_named_no_source_has_the_servers_until_it_names_one() -> None:
+    def with_volume(**source: Any) -> dict[str, Any]:
+        volumes = [{"name": "cache", **source}]
+        return edited(lambda m: m["spec"]["template"]["spec"].update(volumes=volumes))
+
+    bare = paths_text(with_volume())
+    assert holds_all(with_volume(), bare)
+    assert not holds_all(with_volume(persistentVolumeClaim={"claimName": "c"}), bare)
 
 
 def test_the_text_is_short_and_the_same_in_any_order() -> None:
