@@ -95,6 +95,13 @@ def _broker(resource: InferaDeployment) -> ChildName:
 
 
 def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:
+    if "@" in facts.nats_engine_url:
+        raise TerminalError(
+            Reason.INVALID_SPEC,
+            "WEIR_NATS_ENGINE_URL of the handlers holds a user, password or token, which every "
+            "reader of a pod would see: let that NATS take engines without (no_auth_user), or put "
+            "the whole URL into a Secret and name that in spec.nats.credentialsSecretRef",
+        )
     if facts.nats_engine_url:
         return _plain("shared", facts.nats_engine_url)
     by = "spec.nats.shared" if is_asked_for else "this install's default (WEIR_NATS_DEFAULT)"

@@ -128,6 +128,12 @@ def test_the_shared_nats_needs_an_install_that_names_one(
     assert names in refusal.value.message
 
 
+def test_no_password_of_the_install_gets_into_a_pod_or_a_message() -> None:
+    with pytest.raises(TerminalError, match="credentialsSecretRef") as refusal:
+        rendered(a_resource(nats={"shared": True}), nats_engine_url="nats://u:geheim@n:4222")
+    assert "geheim" not in refusal.value.message
+
+
 @pytest.mark.parametrize(
     ("nats", "facts"), [({"shared": True}, SHARED), ({"shared": True}, BY_DEFAULT)]
 )
