@@ -95,8 +95,8 @@ _WEIGHT = {
     EventType.OBSERVED: 0,
     EventType.CHANGED: 1,
     EventType.DELETED: 1,
-    EventType.REFERRED: 1,
-    EventType.RESYNC: 2,
+    EventType.REFERRED: 2,
+    EventType.RESYNC: 3,
 }
 """
 Of two looks that these ask for, the weightier one does for both.

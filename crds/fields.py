@@ -88,6 +88,8 @@ def verbatim(schema: Manifest) -> Meta:
 
 
 Int32 = Annotated[int, Meta(extra_json_schema={"format": "int32"})]
+Port: TypeAlias = Annotated[Int32, Meta(ge=1, le=65535)]
+Text: TypeAlias = Annotated[str, limits(maxLength=1024)]
 
 _NOT_A_QUANTITY = "must be a Kubernetes quantity that is not negative, such as 500m, 4 or 64Gi"
 Quantity: TypeAlias = Annotated[

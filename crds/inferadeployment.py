@@ -20,17 +20,21 @@ from crds.fields import (
     Int32,
     PodLabels,
     PodSpec,
+    Port,
     Quantity,
+    Text,
     limits,
-    list_set,
     rule,
     rules,
 )
+from crds.inferadeployment_gaie import Gaie
 from crds.inferadeployment_status import Status
 from crds.kind import Kind
 from crds.kubernetes import (
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
     LEADER_WORKER_SET,
     ROLE,
     ROLE_BINDING,
@@ -47,16 +51,15 @@ MANAGED_BY = "infera-operator"
 DEPLOYMENT_LABEL = "infera.amd.com/deployment"
 SERVICE_LABEL = "infera.amd.com/service"
 COMPONENT_LABEL = "infera.amd.com/component"
+FRONTEND_LABEL = "infera.amd.com/gaie-frontend"
 RESERVED_SERVICE_NAMES = ("nats", "epp", "disc", "pool", "route")
 """Suffixes of the children that are not services."""
 _RESERVED_LIST = ", ".join(f"'{name}'" for name in RESERVED_SERVICE_NAMES)
 CHILD_NAME_LENGTH_MAX = 63
 """Of `<deployment>-<service>`: it names a Service and is a label (RFC 1123)."""
 
-Port: TypeAlias = Annotated[Int32, Meta(ge=1, le=65535)]
 Args: TypeAlias = Annotated[list[str], limits(maxItems=1024)]
 Env: TypeAlias = Annotated[list[EnvVar], limits(maxItems=1024)]
-Text: TypeAlias = Annotated[str, limits(maxLength=1024)]
 
 
 class Resources(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -197,43 +200,6 @@ class Nats(Struct, frozen=True, kw_only=True, rename="camel"):
     """Secret that holds the whole URL of a NATS that is there already; it wins over url."""
 
 
-class Gaie(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An Inference Gateway in front of the workers (Gateway API Inference Extension)."""
-
-    rules: ClassVar[tuple[Manifest, ...]] = (
-        rule(
-            "!has(self.enabled) || !self.enabled"
-            " || (has(self.tokenizerPath) && self.tokenizerPath != '')",
-            "gaie.enabled needs gaie.tokenizerPath: set it to the tokenizer of the workers' model",
-        ),
-        rule(
-            "!has(self.enabled) || !self.enabled"
-            " || (has(self.gatewayName) && self.gatewayName != '')",
-            "gaie.enabled needs gaie.gatewayName: set it to the Gateway that takes the route",
-        ),
-    )
-
-    enabled: bool = False
-    """true adds a frontend to every worker pod, an endpoint picker, a pool and a route."""
-    epp_image: Text | None = None
-    """Image of endpoint picker and frontend; spec.image when left out."""
-    tokenizer_path: Text | None = None
-    """Tokenizer of the workers' model, as those pods can load it."""
-    gateway_name: Annotated[str, limits(maxLength=253)] | None = None
-    """Gateway that the route attaches to."""
-    gateway_namespace: Annotated[str, limits(maxLength=63)] | None = None
-    """Namespace of that Gateway; the own one when left out."""
-    hostnames: (
-        Annotated[list[Annotated[str, limits(maxLength=253)]], list_set(), limits(maxItems=16)]
-        | None
-    ) = None
-    """Host names of the route; any when left out."""
-    frontend_port: Port = 8000
-    """Port of the frontend in every worker pod."""
-    model_name: Text | None = None
-    """Accepted and used nowhere, as in AMD's operator."""
-
-
 class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     """What shall be served, and how."""
 
@@ -271,7 +237,7 @@ class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
     etcd_endpoint: Text | None = None
     """host:port of an etcd that the pods reach; for discoveryBackend etcd."""
     nats: Nats | None = None
-    """Which NATS carries KV-cache events; an own broker when left out."""
+    """Which NATS carries KV-cache events; an own broker when left out, or the install's default."""
     gaie: Gaie | None = None
     """An Inference Gateway in front of the workers."""
     envs: Env | None = None
@@ -373,20 +339,23 @@ OWNS = (
     Child(kind=ROLE),
     Child(kind=ROLE_BINDING),
     Child(kind=LEADER_WORKER_SET, status_fields=_WORKLOAD_FIELDS, optional=True),
+    Child(kind=INFERENCE_POOL, status_fields=("parents",), optional=True),
+    Child(kind=HTTP_ROUTE, status_fields=("parents",), optional=True),
 )
+_OPTIONAL_CRDS = frozenset(child.kind.crd_name for child in OWNS if child.optional)
 
 
 def _owner_name(labels: Labels) -> str | None:
     return labels.get(DEPLOYMENT_LABEL)
 
 
-def _installs_leader_worker_set(changed: ObjectMeta, _resource: ObjectMeta) -> bool:
+def _installs_an_optional_kind(changed: ObjectMeta, _resource: ObjectMeta) -> bool:
     """
-    Say whether a CRD is the one that services of several nodes wait for.
+    Say whether a CRD is one that services of several nodes, or gateways, wait for.
 
-    It touches every resource: the bridge does not decode which of them have such services.
+    It touches every resource: the bridge does not decode which of them wait.
     """
-    return changed.name == LEADER_WORKER_SET.crd_name
+    return changed.name in _OPTIONAL_CRDS
 
 
 CONTRACT: Contract = Contract(
@@ -395,5 +364,5 @@ CONTRACT: Contract = Contract(
     owns=OWNS,
     identity=(MANAGED_BY_LABEL, MANAGED_BY),
     owner_name=_owner_name,
-    refers=(Reference(kind=CUSTOM_RESOURCE_DEFINITION, touches=_installs_leader_worker_set),),
+    refers=(Reference(kind=CUSTOM_RESOURCE_DEFINITION, touches=_installs_an_optional_kind),),
 )

@@ -85,3 +85,15 @@ LEADER_WORKER_SET = Kind(
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
 )
+INFERENCE_POOL = Kind(
+    group="inference.networking.k8s.io",
+    version="v1",
+    kind="InferencePool",
+    plural="inferencepools",
+)
+HTTP_ROUTE = Kind(
+    group="gateway.networking.k8s.io",
+    version="v1",
+    kind="HTTPRoute",
+    plural="httproutes",
+)

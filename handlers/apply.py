@@ -51,6 +51,8 @@ NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
 """Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 IMMUTABLE = ("field is immutable", "updates to statefulset spec for fields other than")
 """Words of the API server's validation for what only a new object can hold."""
+NAMESPACE_GONE = "namespaces "
+"""How the API server begins to say that a namespace does not exist."""
 GATEWAY_TIMEOUT = 504
 log = logger(__name__)
 
@@ -158,7 +160,7 @@ async def make(making: Making, manifest: Manifest, live: Manifest | None) -> Chi
             return await _update(making, name, manifest, live)
         except (AlreadyExists, Conflict, NotFound) as exc:
             if isinstance(exc, NotFound) and live is None:
-                return _problem(name, None, "Refused", f"{exc.message}; is its kind installed?")
+                return _nowhere(making, name, exc)
             live = await making.reads.take(name)
             await yield_to_others(making, [live])
         except Refused as exc:
@@ -300,6 +302,18 @@ async def _apply(
 def _not_declared(exc: KubeError) -> list[Dropped]:
     """Return the paths that a typed-patch error says the server's schema does not hold."""
     return [Dropped(parse_path(path), is_empty=False) for path in NOT_DECLARED.findall(exc.message)]
+
+
+def _nowhere(making: Making, name: ChildName, exc: NotFound) -> Child:
+    """Return a child for which there is no place: its kind is not served, or its namespace gone."""
+    if exc.message.startswith(NAMESPACE_GONE):
+        return _problem(name, None, "Refused", f"the API server says: {exc.message}")
+    kind = making.kind(name.kind)
+    text = (
+        f"the API server serves no {kind.kind} ({kind.api_version}): install its CRD, "
+        f"{kind.crd_name}, and its controller; nothing of Weir needs a restart"
+    )
+    return _problem(name, None, "KindNotInstalled", text)
 
 
 def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:

@@ -151,6 +151,9 @@ class Attempt:
         error: Exception
         try:
             self._state = await load_state(self._at.bus, self._key)
+            if self._delivery.event.type is EventType.REFERRED:
+                # What it lacked may be there now, or in a moment: a CRD is served a little late.
+                self._state = self._state.with_refused_due()
             settlement = await self._judged()
         except (KubeError, BusError, ReconcileError) as exc:
             error = exc

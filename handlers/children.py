@@ -31,6 +31,7 @@ from handlers.handler import (
     TerminalError,
 )
 from handlers.lookout import Lookout
+from handlers.plan import Standing
 from handlers.prune import listed, prune, stale_candidates
 from handlers.reads import Reads
 from handlers.settle import held_children
@@ -67,7 +68,45 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
     """Return what a resource asks for; raise TerminalError where only an edit of it helps."""
+    return _wanted(handler, decoded(handler, resource), facts)
+
+
+async def wanted_in_cluster(
+    handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
+) -> Wanted:
+    """
+    Return what a resource asks for beside the children that it has.
+
+    Raises TerminalError where only an edit of it helps.
+    """
     typed = decoded(handler, resource)
+    return _wanted(handler, typed, await with_existing(handler, resource, typed, facts, reads))
+
+
+async def with_existing(
+    handler: AnyHandler, resource: Manifest, typed: Any, facts: Facts, reads: Reads
+) -> Facts:
+    """
+    Return the facts, with those of the children that the rendering depends on which are there.
+
+    One of somebody else, or of a former resource of this name, is not there: it is not ours to
+    keep. One that is being deleted is there until it is gone.
+    """
+    names = handler.depends_on(typed, facts)
+    if not names:
+        return facts
+    reads.begin(names)
+    lives = {name: await reads.see(name) for name in names}
+    ours = (Standing.OURS, Standing.ORPHAN)
+    existing = frozenset(
+        name
+        for name, live in lives.items()
+        if live is not None and plan.standing(live, resource, handler.contract) in ours
+    )
+    return msgspec.structs.replace(facts, existing=existing)
+
+
+def _wanted(handler: AnyHandler, typed: Any, facts: Facts) -> Wanted:
     try:
         rendering = handler.render(typed, facts)
     except RecursionError as exc:

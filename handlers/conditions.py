@@ -47,6 +47,10 @@ class Reason(StrEnum):
     """Mend what the container refers to: a Secret, a ConfigMap, a command."""
     CRASHING = "Crashing"
     """Read the log of the pod."""
+    WAITING_FOR_GATEWAY = "WaitingForGateway"
+    """Wait: the Gateway has not accepted a route or pool yet. If it stays, look at the Gateway."""
+    NOT_ACCEPTED = "NotAccepted"
+    """Mend what the Gateway says of the route or the pool."""
     STALLED = "Stalled"
     """Look at the workload: it reports no progress within its deadline."""
     INVALID_SPEC = "InvalidSpec"
@@ -55,6 +59,8 @@ class Reason(StrEnum):
     """Make the resource anew under another name; names cannot be edited."""
     NOT_SERVED_YET = "NotServedYet"
     """Do without, or wait for the version that serves it."""
+    KIND_NOT_INSTALLED = "KindNotInstalled"
+    """Install the CRD that the message names; nothing of Weir needs a restart."""
     FOREIGN_OBJECT = "ForeignObject"
     """Rename the resource, or remove the object that has a child's name."""
     WAITING_FOR_DELETION = "WaitingForDeletion"
@@ -71,6 +77,10 @@ class Reason(StrEnum):
     """Undo the edit, or delete the child so that it is made anew."""
     ROLLOUT_WAITS = "RolloutWaits"
     """Wait: this version of Weir replaces the pods of so many workloads a minute."""
+    SHARED_BUS = "SharedBus"
+    """Give the deployment a NATS of its own where KV-cache events of others do harm."""
+    ETCD_DISCOVERY = "EtcdDiscovery"
+    """Use Kubernetes discovery where requests must not be lost when workers end."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
     PAUSED = "Paused"
@@ -85,10 +95,12 @@ _PROBLEMS = frozenset(
         Reason.IMAGE_PULL_FAILED,
         Reason.CONTAINER_NOT_STARTED,
         Reason.CRASHING,
+        Reason.NOT_ACCEPTED,
         Reason.STALLED,
         Reason.INVALID_SPEC,
         Reason.INVALID_NAME,
         Reason.NOT_SERVED_YET,
+        Reason.KIND_NOT_INSTALLED,
         Reason.FOREIGN_OBJECT,
         Reason.REFUSED,
         Reason.IMMUTABLE_FIELD,

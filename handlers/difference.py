@@ -46,13 +46,15 @@ def pods_that_restart(before: Manifest | None, after: Manifest | None) -> int:
     """
     Return how many pods are replaced or end when the one state becomes the other.
 
-    A workload's controller replaces them when `spec.template` differs.
+    A workload's controller replaces them when `spec.template` differs. A LeaderWorkerSet counts
+    groups of pods.
     """
     template = _template(before)
     if before is None or template is None or template == _template(after):
         return 0
     status: Mapping[str, Any] = before.get("status") or {}
-    return int(status.get("replicas") or 0)
+    groups = (before.get("spec") or {}).get("leaderWorkerTemplate") or {}
+    return int(status.get("replicas") or 0) * int(groups.get("size") or 1)
 
 
 def restarts(before: Manifest | None, after: Manifest | None) -> bool:

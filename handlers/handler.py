@@ -35,6 +35,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     nats_default: str = "managed"
     nats_engine_url: str = ""
+    existing: frozenset[ChildName] = frozenset()
+    """Of the children that the rendering depends on, those that the resource has already."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -93,6 +95,12 @@ class Observation(Struct, frozen=True, kw_only=True):
     """RFC 3339, to the second."""
 
 
+def on_nothing(resource: object, facts: Facts) -> tuple[ChildName, ...]:
+    """Return no children: a rendering depends on the resource alone."""
+    del resource, facts
+    return ()
+
+
 class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     """The behaviour of one kind. All functions are pure."""
 
@@ -101,6 +109,8 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     """Version of the rendering; a bump may restart pods and stands in the changelog."""
     render: Callable[[R, Facts], Rendering]
     """`render(resource, facts)`; raises TerminalError where only an edit helps."""
+    depends_on: Callable[[R, Facts], tuple[ChildName, ...]] = on_nothing
+    """Children whose existence (`facts.existing`) the rendering depends on; mostly none."""
     status: Callable[[R, Observation], Manifest]
     """The whole `status` that the resource should have now; conditions included."""
     refused: Callable[[Manifest, TerminalError, str], Manifest]

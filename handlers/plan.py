@@ -192,8 +192,15 @@ def is_rollout_of_ours(manifest: Manifest, live: Manifest, owner: Manifest, rend
     observed = (owner.get("status") or {}).get("observedGeneration")
     if renderer_of(live) >= renderer or observed != owner["metadata"].get("generation"):
         return False
-    template, held = (one.get("spec", {}).get("template") for one in (manifest, live))
+    template, held = pod_template(manifest), pod_template(live)
     return template is not None and not _holds(held, template)
+
+
+def pod_template(manifest: Manifest) -> Any:
+    """Return the template of a workload's pods, a LeaderWorkerSet's too; None of what has none."""
+    spec = manifest.get("spec") or {}
+    groups = spec.get("leaderWorkerTemplate") or {}
+    return spec.get("template", groups.get("workerTemplate"))
 
 
 def _holds(live: Any, rendered: Any) -> bool:

@@ -62,6 +62,12 @@ class Reads:
             if name not in self._begun:
                 self._begun[name] = asyncio.create_task(self._read(name))
 
+    async def see(self, name: ChildName) -> Manifest | None:
+        """Return a child as `take` will: what was decided by it holds for what is then written."""
+        self.begin([name])
+        data = await self._begun[name]
+        return None if data is None else msgspec.json.decode(data)
+
     async def take(self, name: ChildName) -> Manifest | None:
         """Return a child as the quorum held it since this look began."""
         begun = self._begun.pop(name, None)

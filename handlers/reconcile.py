@@ -25,7 +25,7 @@ from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.apply import Child
 from handlers.budget import unlimited
-from handlers.children import World, match_children, wanted_of
+from handlers.children import World, match_children, wanted_in_cluster
 from handlers.conditions import (
     Reason,
     moment,
@@ -51,7 +51,7 @@ STATUS_CONFLICT_RETRIES = 3
 TAKEN_OVER = " (taken over from a handler that did not finish)"
 UNTIMED_PROBLEMS = ("WaitingForDeletion", "ImmutableField")
 """Problems that an event ends: time alone does not."""
-COSTLY_PROBLEMS = ("Refused", "ImmutableField", "FieldNotKnown")
+COSTLY_PROBLEMS = ("Refused", "KindNotInstalled", "ImmutableField", "FieldNotKnown")
 """Problems that the API server told us of by refusing a write."""
 PODS_MAX = 500
 """Pods of one resource that are read for their reasons; some tell what the others would."""
@@ -157,7 +157,7 @@ async def _make_match(
 ) -> Outcome:
     now = now_text()
     try:
-        wanted = wanted_of(handler, resource, world.facts)
+        wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
     except TerminalError as exc:
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         error = f"{exc.reason}: {exc.message}"

@@ -50,6 +50,10 @@ class FailState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return whether the state is of this incarnation and generation."""
         return self.uid == uid and self.generation == generation
 
+    def with_refused_due(self) -> FailState:
+        """Return it with what was refused to be tried now, and as if for the first time."""
+        return msgspec.structs.replace(self, refusals=0, refused_until=0.0)
+
 
 EMPTY = FailState()
 _decoder = msgspec.json.Decoder(FailState)

@@ -29,7 +29,7 @@ from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.budget import unlimited
-from handlers.children import World, match_children, wanted_of
+from handlers.children import World, match_children, wanted_in_cluster
 from handlers.cli import output, render
 from handlers.cli.diff_text import (
     Compared,
@@ -286,8 +286,8 @@ async def _compared(
             note = "is being deleted: nothing is made for it any more"
         else:
             lookout.require_silence(resource)
-            wanted = wanted_of(handler, resource, world.facts)
             async with Reads(world.kube, handler.contract, key.namespace) as reads:
+                wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
                 children, problems = await match_children(
                     event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
                 )

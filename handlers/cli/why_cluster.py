@@ -13,13 +13,14 @@ from bridge.kube_errors import KubeError, NotFound, Refused
 from bridge.settings import Settings, SettingsError
 from crds.kubernetes import POD, Manifest
 from handlers import plan
-from handlers.children import decoded
+from handlers.children import decoded, with_existing
 from handlers.cli.output import CommandError
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod, Refusal
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import AnyHandler, ChildName, Facts, Rendering, TerminalError
 from handlers.lookout import newest_write
 from handlers.plan import Standing
+from handlers.reads import Reads
 from handlers.reconcile import read_resource
 from handlers.registry import BY_QUEUE_NAME
 
@@ -58,14 +59,15 @@ async def _read(kube: Kube, settings: Settings, key: ObjectKey) -> ClusterHalf:
     facts = Facts(nats_default=settings.nats_default, nats_engine_url=settings.nats_engine_url)
     typed: Any = None
     rendering, refusal = Rendering(children=()), None
+    notes: list[str] = []
     try:
         typed = decoded(handler, resource)
+        facts = await _with_existing(kube, handler, resource, (typed, facts), notes)
         rendering = handler.render(typed, facts)
     except TerminalError as exc:
         refusal = Refusal(reason=exc.reason, message=exc.message)
         if typed is None:
             return cluster_half(resource, refusal=refusal, others_write=newest_write([resource]))
-    notes: list[str] = []
     children, lives = await _children(kube, handler, resource, (typed, rendering), notes)
     pods = await _pods(kube, resource, handler.pod_selector(typed), lives, notes)
     return cluster_half(
@@ -77,6 +79,23 @@ async def _read(kube: Kube, settings: Settings, key: ObjectKey) -> ClusterHalf:
         others_write=newest_write([resource, *lives]),
         notes=tuple(notes),
     )
+
+
+async def _with_existing(
+    kube: Kube,
+    handler: AnyHandler,
+    resource: Manifest,
+    wanted: tuple[Any, Facts],
+    notes: list[str],
+) -> Facts:
+    """Return the facts with the children that the rendering depends on, as far as we may look."""
+    typed, facts = wanted
+    reads = Reads(kube, handler.contract, resource["metadata"]["namespace"])
+    try:
+        return await with_existing(handler, resource, typed, facts, reads)
+    except Refused as exc:
+        notes.append(f"taken to have no children yet, which decide what it asks for: {exc}")
+        return facts
 
 
 async def _is_served(kube: Kube, handler: AnyHandler, key: ObjectKey) -> bool:

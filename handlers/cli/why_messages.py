@@ -197,6 +197,8 @@ def _steps_of_refusal(found: Findings, problem: Problem) -> Iterator[str]:
         yield f"undo the edit: {kubectl(found, 'edit')}"
         delete = kubectl(found, "delete", named)
         yield f"or have the child made anew, which stops its pods: {delete}"
+    elif problem.reason == Reason.KIND_NOT_INSTALLED:
+        yield "install what that names; handlers and bridges go on, and it is tried at once then"
     elif "quota" in problem.message:
         yield f"see what the quota leaves: {kubectl(found, 'describe', 'quota')}"
     elif "webhook" in problem.message:

@@ -8,12 +8,15 @@ from typing import Any
 import msgspec
 
 from crds.contract import Contract
-from crds.kubernetes import Condition, Manifest
+from crds.kubernetes import LEADER_WORKER_SET, Condition, Manifest
 from handlers import plan
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod
 from handlers.handler import ChildName
 from handlers.manifests import entries
 from handlers.pods import trouble_of
+
+GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
+"""Label of a pod that names its LeaderWorkerSet, which has no selector."""
 
 
 def cluster_half(resource: Manifest, **more: Any) -> ClusterHalf:
@@ -46,8 +49,8 @@ def child(
         return Child(kind=name.kind, name=name.name, standing=MISSING, is_wanted=is_wanted)
     metadata, spec, status = live["metadata"], live.get("spec") or {}, live.get("status") or {}
     controller = _controller(metadata)
-    trouble, trouble_since = _trouble(status)
-    has_pods = "template" in spec
+    trouble, trouble_since = ("", "") if _is_group(live) else _trouble(status)
+    has_pods = plan.pod_template(live) is not None
     replicas = spec.get("replicas", 1)
     is_old = (status.get("updatedReplicas") or 0) < (status.get("replicas") or 0)
     return Child(
@@ -121,9 +124,16 @@ def _trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     return message, str(found.get("lastTransitionTime") or "")
 
 
+def _is_group(live: Manifest) -> bool:
+    """Return whether it is a LeaderWorkerSet: of its conditions, all but one are always False."""
+    return bool(live.get("kind") == LEADER_WORKER_SET.kind)
+
+
 def _workload(labels: Mapping[str, str], workloads: Iterable[Manifest]) -> str:
     for live in workloads:
         wanted = ((live.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+        if _is_group(live):
+            wanted = {GROUP_LABEL: live["metadata"]["name"]}
         if wanted and all(labels.get(key) == value for key, value in wanted.items()):
             return f"{live['kind']} {live['metadata']['name']}"
     return ""

@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from crds.inferadeployment import (
     CHILD_NAME_LENGTH_MAX,
     RESERVED_SERVICE_NAMES,
-    Gaie,
     InferaDeployment,
     Nats,
     Service,
 )
+from crds.inferadeployment_gaie import Gaie
 from handlers.conditions import Reason
 from handlers.handler import Notice, TerminalError
+from handlers.inferadeployment.gaie import FRONTEND, gateway_of
 from handlers.inferadeployment.names import NATS, child_name
 from handlers.inferadeployment.nats import Bus
+from handlers.inferadeployment.podspec import port_of
 from handlers.manifests import entries
 
 STATEFUL_SET_NAME_LENGTH_MAX = 52
@@ -67,7 +69,7 @@ def ignored(
 
 def names(resource: InferaDeployment, bus: Bus | None) -> Iterator[Notice]:
     """
-    Yield a notice for names that no Service may have, or no pod of the own NATS.
+    Yield a notice for names that no Service may have, or no pod of the own NATS or of a group.
 
     The former are warnings only: workers have no Service, and a child that is refused is a
     problem of its own. The latter are refused by nobody, and the pod never comes.
@@ -100,6 +102,33 @@ def names(resource: InferaDeployment, bus: Bus | None) -> Iterator[Notice]:
             f"no more than {STATEFUL_SET_NAME_LENGTH_MAX}: make the resource anew under a shorter "
             f"name, or set spec.nats.deploy to false or spec.nats.url",
         )
+
+    for name, service in sorted(resource.spec.services.items()):
+        # Each group of a LeaderWorkerSet is a StatefulSet that carries its number.
+        longest = f"{child_name(deployment, name)}-{max(service.replicas - 1, 0)}"
+        if service.number_of_nodes > 1 and len(longest) > STATEFUL_SET_NAME_LENGTH_MAX:
+            yield Notice(
+                reason=Reason.INVALID_NAME,
+                message=f"the group {longest} of service {name} has {len(longest)} characters, and "
+                f"its pods can have no more than {STATEFUL_SET_NAME_LENGTH_MAX}: give the service "
+                f"or the resource a shorter name",
+            )
+
+
+def ports(resource: InferaDeployment) -> Iterator[Notice]:
+    """Yield a notice for workers that listen where the frontend beside them does: one fails."""
+    gateway = gateway_of(resource)
+    if gateway is None:
+        return
+    for name, service in sorted(resource.spec.services.items()):
+        is_built = service.component_type == "worker" and service.extra_pod_spec is None
+        if is_built and port_of(service) == gateway.frontend_port:
+            yield Notice(
+                reason=Reason.INVALID_SPEC,
+                message=f"service {name} and the frontend in its pods both listen on port "
+                f"{gateway.frontend_port}, which only one of them can: set another port of the "
+                f"service, or spec.gaie.frontendPort",
+            )
 
 
 def _ignored(message: str) -> Notice:
@@ -166,3 +195,14 @@ def _service_faults(resource: InferaDeployment, name: str, service: Service) -> 
             yield f"{where} has no image: set its image, or spec.image"
     elif not entries(service.extra_pod_spec, "containers"):
         yield f"{where}.extraPodSpec has no containers: add one, or remove extraPodSpec"
+    elif service.component_type == "worker" and gateway_of(resource) is not None:
+        taken = (
+            container.get("name")
+            for field in ("initContainers", "containers")
+            for container in entries(service.extra_pod_spec, field)
+        )
+        if FRONTEND in taken:
+            yield (
+                f"{where}.extraPodSpec has a container {FRONTEND}, which spec.gaie adds to every "
+                f"worker pod: rename it, or remove spec.gaie"
+            )

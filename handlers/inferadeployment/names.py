@@ -11,6 +11,8 @@ from crds.inferadeployment import (
 )
 from crds.kubernetes import (
     DEPLOYMENT,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
     LEADER_WORKER_SET,
     ROLE,
     ROLE_BINDING,
@@ -22,6 +24,9 @@ from handlers.handler import ChildName
 
 DISCOVERY = "disc"
 NATS = "nats"
+PICKER = "epp"
+POOL = "pool"
+ROUTE = "route"
 
 
 def child_name(deployment: str, suffix: str) -> str:
@@ -31,7 +36,9 @@ def child_name(deployment: str, suffix: str) -> str:
 
 def service_labels(deployment: str, service: str) -> dict[str, str]:
     """
-    Return the identity of a service (or of discovery): labels, and the workload's selector.
+    Return the identity of a service (or of discovery, or of the endpoint picker).
+
+    Its labels, and the selector of its workload.
 
     Selectors are immutable and these are the reference operator's, so they stay to the letter.
     """
@@ -74,4 +81,14 @@ def common_children(deployment: str) -> tuple[ChildName, ...]:
     return (
         *(ChildName(kind.kind, discovery) for kind in (SERVICE_ACCOUNT, ROLE, ROLE_BINDING)),
         *(ChildName(kind.kind, nats) for kind in (SERVICE, STATEFUL_SET)),
+    )
+
+
+def gateway_children(deployment: str) -> tuple[ChildName, ...]:
+    """Return every child of the Inference Gateway."""
+    picker = child_name(deployment, PICKER)
+    return (
+        *(ChildName(kind.kind, picker) for kind in (SERVICE, DEPLOYMENT)),
+        ChildName(INFERENCE_POOL.kind, child_name(deployment, POOL)),
+        ChildName(HTTP_ROUTE.kind, child_name(deployment, ROUTE)),
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from crds.inferadeployment import KIND, InferaDeployment, Nats
 from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
 from handlers.conditions import Reason
-from handlers.handler import Facts, TerminalError
+from handlers.handler import ChildName, Facts, Notice, TerminalError
 from handlers.inferadeployment.names import NATS, child_name, nats_labels
 from handlers.manifests import child
 
@@ -43,10 +43,10 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
     """
     Return the NATS of a deployment, None where it is to have none.
 
-    A deployment that does not say gets an own broker, even where the install's default is the
-    shared NATS: that part is not served yet, and no engine moves because of a default.
+    A deployment that does not say takes the install's default; but one that has a broker keeps it,
+    since no broker is deleted, and no engine moved, because of a default.
 
-    Raises TerminalError where the shared NATS is asked for and the install names none.
+    Raises TerminalError where the shared NATS is to be used and the install names none.
     """
     wanted = resource.spec.nats or Nats()
     if wanted.credentials_secret_ref is not None:
@@ -56,19 +56,60 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
         return Bus(source="external", url=f"$({VARIABLE})", variable=variable)
     if wanted.url:
         return _plain("external", wanted.url)
-    if wanted.shared:
-        if not facts.nats_engine_url:
-            raise TerminalError(
-                Reason.INVALID_SPEC,
-                "spec.nats.shared asks for the NATS of this platform, and this install names none "
-                "for engines: set WEIR_NATS_ENGINE_URL for the handlers, or use spec.nats.deploy "
-                "or spec.nats.url",
-            )
-        return _plain("shared", facts.nats_engine_url)
+    if wanted.shared or _is_shared_by_default(resource, facts):
+        return _shared(facts, is_asked_for=bool(wanted.shared))
     if wanted.deploy is False:
         return None
     own = child_name(resource.metadata.name, NATS)
     return _plain("managed", f"nats://{own}:{CLIENT_PORT}")
+
+
+def depends_on(resource: InferaDeployment, facts: Facts) -> tuple[ChildName, ...]:
+    """Return the children whose existence decides which NATS it is: the broker, by default only."""
+    return (_broker(resource),) if _takes_the_shared_default(resource, facts) else ()
+
+
+def notices(bus: Bus | None) -> Iterator[Notice]:
+    """Yield what somebody who shares a NATS has to know."""
+    if bus is not None and bus.source == "shared":
+        yield Notice(
+            degraded=False,
+            reason=Reason.SHARED_BUS,
+            message="its engines use the NATS of this platform, where Infera keeps one stream of "
+            "256 MiB for all deployments (INFERA_KV_EVENTS): routers read each other's KV-cache "
+            "events, and what one writes evicts what others have; where that matters, give it a "
+            "NATS of its own: spec.nats.deploy true, or spec.nats.url",
+        )
+
+
+def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
+    return _takes_the_shared_default(resource, facts) and _broker(resource) not in facts.existing
+
+
+def _takes_the_shared_default(resource: InferaDeployment, facts: Facts) -> bool:
+    return resource.spec.nats is None and facts.nats_default == "shared"
+
+
+def _broker(resource: InferaDeployment) -> ChildName:
+    return ChildName(STATEFUL_SET.kind, child_name(resource.metadata.name, NATS))
+
+
+def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:
+    if "@" in facts.nats_engine_url:
+        raise TerminalError(
+            Reason.INVALID_SPEC,
+            "WEIR_NATS_ENGINE_URL of the handlers holds a user, password or token, which every "
+            "reader of a pod would see: let that NATS take engines without (no_auth_user), or put "
+            "the whole URL into a Secret and name that in spec.nats.credentialsSecretRef",
+        )
+    if facts.nats_engine_url:
+        return _plain("shared", facts.nats_engine_url)
+    by = "spec.nats.shared" if is_asked_for else "this install's default (WEIR_NATS_DEFAULT)"
+    raise TerminalError(
+        Reason.INVALID_SPEC,
+        f"{by} asks for the NATS of this platform, and this install names none for engines: set "
+        f"WEIR_NATS_ENGINE_URL for the handlers, or use spec.nats.deploy or spec.nats.url",
+    )
 
 
 def children(resource: InferaDeployment) -> Iterator[Manifest]:

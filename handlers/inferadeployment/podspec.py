@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from crds.inferadeployment import InferaDeployment, Resources, Service
+from crds.inferadeployment import FRONTEND_LABEL, InferaDeployment, Resources, Service
 from crds.kubernetes import Manifest
-from handlers.inferadeployment import discovery
+from handlers.inferadeployment import discovery, gaie
 from handlers.inferadeployment.drain import PRE_STOP_SECONDS, grace_seconds
 from handlers.inferadeployment.names import service_labels
 from handlers.inferadeployment.nats import Bus
@@ -45,10 +45,14 @@ def template(resource: InferaDeployment, name: str, service: Service, bus: Bus |
         spec = _built(resource, service, bus)
     else:
         spec = _completed(resource, service)
+    labels = {**(service.pod_labels or {}), **service_labels(resource.metadata.name, name)}
     if service.component_type == "worker":
         _ready_to_drain(spec, service)
+        gateway = gaie.gateway_of(resource)
+        if gateway is not None:
+            spec["containers"].append(gaie.frontend(resource, gateway, bus))
+            labels[FRONTEND_LABEL] = "true"
     tidy, duplicates = deduplicated(spec)
-    labels = {**(service.pod_labels or {}), **service_labels(resource.metadata.name, name)}
     return Template(manifest={"metadata": {"labels": labels}, "spec": tidy}, duplicates=duplicates)
 
 
@@ -91,7 +95,8 @@ def _command(resource: InferaDeployment, service: Service, bus: Bus | None) -> l
     module = "server" if is_server else f"engine.{resource.spec.backend_framework}"
     command = ["python3", "-m", f"infera.{module}"]
     command += ["--host", "0.0.0.0", "--port", str(port_of(service))]  # noqa: S104 - in a pod
-    command += discovery.flags(resource, service)
+    flags = discovery.router_flags if is_server else discovery.worker_flags
+    command += flags(resource)
     if not is_server and service.role in ("prefill", "decode"):
         command += ["--disaggregation-mode", service.role]
     if bus is not None:

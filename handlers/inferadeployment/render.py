@@ -1,10 +1,11 @@
 """
 The children that an InferaDeployment asks for.
 
-    discovery   ServiceAccount, Role, RoleBinding    d-disc
-    own NATS    Service, StatefulSet                 d-nats
-    a server    Service, Deployment                  d-s
-    a worker    Deployment                           d-s
+    discovery    ServiceAccount, Role, RoleBinding                  d-disc
+    own NATS     Service, StatefulSet                               d-nats
+    a gateway    Service, Deployment; InferencePool; HTTPRoute      d-epp; d-pool; d-route
+    a server     Service, Deployment                                d-s
+    a worker     Deployment, or LeaderWorkerSet of several nodes    d-s
 """
 
 from __future__ import annotations
@@ -12,17 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crds.inferadeployment import KIND, InferaDeployment, Service
-from crds.kubernetes import DEPLOYMENT, SERVICE, Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
-from handlers.handler import ChildName, Facts, Notice, Rendering
-from handlers.inferadeployment import checks, discovery, nats
-from handlers.inferadeployment.names import (
-    child_name,
-    common_children,
-    service_children,
-    service_labels,
-)
+from handlers.handler import Facts, Notice, Rendering
+from handlers.inferadeployment import checks, discovery, gaie, nats
+from handlers.inferadeployment.names import child_name, service_labels
 from handlers.inferadeployment.podspec import Template, port_of, template
+from handlers.inferadeployment.quantities import with_canonical
 from handlers.manifests import child
 
 RENDERER = 1
@@ -37,35 +34,30 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
     """
     checks.refuse(resource)
     bus = nats.bus_of(resource, facts)
-    notices = [*checks.names(resource, bus), *_not_served(resource, facts, bus)]
+    notices = [
+        *checks.names(resource, bus),
+        *checks.ports(resource),
+        *discovery.notices(resource),
+        *nats.notices(bus),
+    ]
     children = list(discovery.children(resource))
     if bus is not None and bus.source == "managed":
         children += nats.children(resource)
+    gateway = gaie.gateway_of(resource)
+    if gateway is not None:
+        children += gaie.children(resource, gateway, bus)
     for name, service in sorted(resource.spec.services.items()):
-        if not is_served(resource, service):
-            continue
         pods = template(resource, name, service, bus)
         children += _workload(resource, name, service, pods)
         notices += _notices(name, pods)
         notices += checks.ignored(resource, name, service, bus)
-    return Rendering(children=tuple(children), notices=tuple(notices), keep=tuple(_kept(resource)))
-
-
-def is_served(resource: InferaDeployment, service: Service) -> bool:
-    """Say whether this version makes the workload of a service."""
-    return service.number_of_nodes == 1 and _is_served_at_all(resource)
-
-
-def _is_served_at_all(resource: InferaDeployment) -> bool:
-    """Say whether what concerns every service alike is served by this version."""
-    shares_nats = bool(resource.spec.nats and resource.spec.nats.shared)
-    return discovery.uses_kubernetes(resource) and not shares_nats
+    return Rendering(children=tuple(children), notices=tuple(notices))
 
 
 def _workload(
     resource: InferaDeployment, name: str, service: Service, pods: Template
 ) -> Iterator[Manifest]:
-    """Yield the Deployment of a service, and the Service in front of a server."""
+    """Yield the workload of a service, and the Service in front of a server."""
     deployment = resource.metadata.name
     labels = service_labels(deployment, name)
     owner = (KIND, resource.metadata)
@@ -83,6 +75,17 @@ def _workload(
                 ],
             },
         )
+    is_group = service.number_of_nodes > 1
+    yield child(
+        LEADER_WORKER_SET if is_group else DEPLOYMENT,
+        child_name(deployment, name),
+        labels,
+        of=owner,
+        spec=_groups(service, pods) if is_group else _pods(service, pods, labels),
+    )
+
+
+def _pods(service: Service, pods: Template, labels: dict[str, str]) -> Manifest:
     spec: Manifest = {
         "replicas": service.replicas,
         "selector": {"matchLabels": dict(labels)},
@@ -94,53 +97,16 @@ def _workload(
             # A surge pod on a full GPU node would never be scheduled: deadlock.
             "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
         }
-    yield child(DEPLOYMENT, child_name(deployment, name), labels, of=owner, spec=spec)
+    return spec
 
 
-def _not_served(resource: InferaDeployment, facts: Facts, bus: nats.Bus | None) -> Iterator[Notice]:
-    """Yield a notice for every part of the contract that this version leaves out."""
-    spec = resource.spec
-    if not discovery.uses_kubernetes(resource):
-        yield _later(
-            "spec.discoveryBackend etcd is not served by this version yet, and no service of this "
-            "resource is: set it to kubernetes, or wait for a later version"
-        )
-    if bus is not None and bus.source == "shared":
-        yield _later(
-            "spec.nats.shared is not served by this version yet, and no service of this resource "
-            "is: use spec.nats.deploy or spec.nats.url, or wait for a later version"
-        )
-    if spec.gaie is not None and spec.gaie.enabled:
-        yield _later(
-            "spec.gaie is not served by this version yet, so the workers get no frontend and no "
-            "route: send requests to a server, or wait for a later version"
-        )
-    for name, service in sorted(spec.services.items()):
-        if service.number_of_nodes > 1:
-            yield _later(
-                f"numberOfNodes {service.number_of_nodes} of service {name} is not served by this "
-                f"version yet: set it to 1, or wait for a later version"
-            )
-    if facts.nats_default == "shared" and spec.nats is None:
-        yield Notice(
-            reason=Reason.NOT_SERVED_YET,
-            message="the default of this install, the shared NATS, is not served by this version "
-            "yet, so this resource has a NATS of its own",
-            degraded=False,
-        )
-
-
-def _kept(resource: InferaDeployment) -> Iterator[ChildName]:
-    """Yield the children that go on as they are because their successor is not served yet."""
-    for name, service in sorted(resource.spec.services.items()):
-        if not is_served(resource, service):
-            yield from service_children(resource.metadata.name, name)
-    if not _is_served_at_all(resource):
-        yield from common_children(resource.metadata.name)
-
-
-def _later(message: str) -> Notice:
-    return Notice(reason=Reason.NOT_SERVED_YET, message=message)
+def _groups(service: Service, pods: Template) -> Manifest:
+    """Return groups of pods; the rest are LeaderWorkerSet's defaults, which surge nothing."""
+    template = {**pods.manifest, "spec": with_canonical(pods.manifest["spec"])}
+    return {
+        "replicas": service.replicas,
+        "leaderWorkerTemplate": {"size": service.number_of_nodes, "workerTemplate": template},
+    }
 
 
 def _notices(name: str, pods: Template) -> Iterator[Notice]:

@@ -13,7 +13,16 @@ import msgspec
 from msgspec import Struct
 
 from crds.inferadeployment import InferaDeployment, Service
-from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, STATEFUL_SET, Manifest
+from crds.kind import Kind
+from crds.kubernetes import (
+    DEPLOYMENT,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    LEADER_WORKER_SET,
+    SERVICE,
+    STATEFUL_SET,
+    Manifest,
+)
 from handlers import pods
 from handlers.conditions import (
     DEGRADED,
@@ -25,16 +34,21 @@ from handlers.conditions import (
     conditions,
 )
 from handlers.handler import ChildName, Observation, Problem, TerminalError
-from handlers.inferadeployment import workloads
+from handlers.inferadeployment import gateway, workloads
+from handlers.inferadeployment.gaie import gateway_namespace, gateway_of
+from handlers.inferadeployment.gateway import Acceptance, Gateway
 from handlers.inferadeployment.names import (
     NATS,
+    PICKER,
+    POOL,
+    ROUTE,
     child_name,
     common_children,
+    gateway_children,
     nats_labels,
     service_children,
     service_labels,
 )
-from handlers.inferadeployment.render import is_served
 from handlers.inferadeployment.workloads import Workload
 from handlers.manifests import entries, without_nulls
 
@@ -43,6 +57,7 @@ _MOVING = (
     Reason.WAITING_FOR_DELETION,
     Reason.ROLLING_OUT,
     Reason.WAITING_FOR_PODS,
+    Reason.WAITING_FOR_GATEWAY,
 )
 """Reasons for which waiting is enough."""
 
@@ -54,16 +69,27 @@ class Hindrance(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Entrance(Struct, frozen=True, kw_only=True):
+    """The parts of an Inference Gateway as they report themselves."""
+
+    picker: Workload
+    is_served: bool
+    """One pod of the endpoint picker answers, of whatever version."""
+    pool: Acceptance
+    route: Acceptance
+
+
 def status(resource: InferaDeployment, observation: Observation) -> Manifest:
     """Return the whole status that the resource should have now."""
     judged = {
         name: _service(resource, name, service, observation)
         for name, service in sorted(resource.spec.services.items())
     }
+    entrance = _entrance(resource, observation)
     hindrances = [
         *_problems(observation.problems),
-        *_unserved(observation),
         *_services(resource, judged, observation),
+        *_entrance_hindrances(resource, entrance, observation),
         *_others(resource, observation),
     ]
     built: Manifest = {"state": _state(judged.values())}
@@ -77,6 +103,8 @@ def status(resource: InferaDeployment, observation: Observation) -> Manifest:
         }
         for name, workload in judged.items()
     }
+    if entrance is not None:
+        built["gaie"] = _gaie(resource, entrance)
     built["conditions"] = _conditions(resource, observation, hindrances)
     return built
 
@@ -125,6 +153,8 @@ def recorded(resource: InferaDeployment) -> tuple[ChildName, ...]:
             names += (ChildName(reported.kind, name), ChildName(SERVICE.kind, name))
         else:
             names += service_children(deployment, service)
+    if resource.status is not None and resource.status.gaie is not None:
+        names += gateway_children(deployment)
     return names
 
 
@@ -135,11 +165,45 @@ def _kind(service: Service) -> str:
 def _service(
     resource: InferaDeployment, name: str, service: Service, observation: Observation
 ) -> Workload:
-    if not is_served(resource, service):
-        return Workload(reason=Reason.NOT_SERVED_YET, lacks="is not served by this version yet")
-    workload = child_name(resource.metadata.name, name)
-    live = observation.children.get(ChildName(DEPLOYMENT.kind, workload))
-    return workloads.deployment(live, service.replicas)
+    child = ChildName(_kind(service), child_name(resource.metadata.name, name))
+    live = observation.children.get(child)
+    if child.kind == DEPLOYMENT.kind:
+        return workloads.deployment(live, service.replicas)
+    return workloads.leader_worker_set(live, service.replicas)
+
+
+def _entrance(resource: InferaDeployment, observation: Observation) -> Entrance | None:
+    """Return how the Inference Gateway stands, None where there is to be none."""
+    gaie = gateway_of(resource)
+    if gaie is None:
+        return None
+    deployment = resource.metadata.name
+    meant = Gateway(name=gaie.gateway_name or "", namespace=gateway_namespace(resource, gaie))
+
+    def live(kind: Kind, suffix: str) -> Manifest | None:
+        return observation.children.get(ChildName(kind.kind, child_name(deployment, suffix)))
+
+    picker = workloads.deployment(live(DEPLOYMENT, PICKER), 1)
+    return Entrance(
+        picker=picker,
+        is_served=picker.ready_replicas > 0,
+        pool=gateway.pool(live(INFERENCE_POOL, POOL), meant),
+        route=gateway.route(live(HTTP_ROUTE, ROUTE), meant),
+    )
+
+
+def _gaie(resource: InferaDeployment, entrance: Entrance) -> Manifest:
+    deployment = resource.metadata.name
+    pool, route = entrance.pool.is_accepted, entrance.route.is_accepted
+    return {
+        "eppReplicas": entrance.picker.replicas,
+        "eppReadyReplicas": entrance.picker.ready_replicas,
+        "inferencePoolName": child_name(deployment, POOL),
+        "inferencePoolReady": pool,
+        "httpRouteName": child_name(deployment, ROUTE),
+        "httpRouteAccepted": route,
+        "ready": entrance.is_served and pool and route,
+    }
 
 
 def _state(judged: Iterable[Workload]) -> str:
@@ -162,37 +226,57 @@ def _said(problem: Problem) -> str:
     return f"{problem.child.kind} {problem.child.name}: {problem.message}"
 
 
-def _unserved(observation: Observation) -> Iterator[Hindrance]:
-    """Yield the notices of what is left out; each already names its service."""
-    for notice in observation.notices:
-        if notice.degraded and notice.reason == Reason.NOT_SERVED_YET:
-            yield Hindrance(reason=notice.reason, message=notice.message)
-
-
 def _services(
     resource: InferaDeployment, judged: dict[str, Workload], observation: Observation
 ) -> Iterator[Hindrance]:
+    deployment = resource.metadata.name
     for name, workload in judged.items():
-        if not workload.is_satisfied and workload.reason != Reason.NOT_SERVED_YET:
-            labels = service_labels(resource.metadata.name, name)
+        child = ChildName(_kind(resource.spec.services[name]), child_name(deployment, name))
+        is_told = workload.reason == Reason.CREATING and _has_problem(child, observation)
+        if not workload.is_satisfied and not is_told:
+            labels = service_labels(deployment, name)
             yield _lacking(f"service {name}", workload, observation, labels)
 
 
-def _others(resource: InferaDeployment, observation: Observation) -> Iterator[Hindrance]:
-    """Yield what hinders the children that are no service's workload."""
+def _entrance_hindrances(
+    resource: InferaDeployment, entrance: Entrance | None, observation: Observation
+) -> Iterator[Hindrance]:
+    """Yield what keeps requests that come through the Gateway from being served."""
+    if entrance is None:
+        return
     deployment = resource.metadata.name
-    service_workloads = {child_name(deployment, name) for name in resource.spec.services}
-    has_problem = {problem.child for problem in observation.problems}
+    if not entrance.picker.is_satisfied:
+        labels = service_labels(deployment, PICKER)
+        yield _lacking("the endpoint picker", entrance.picker, observation, labels)
+    for kind, suffix, part in (
+        (INFERENCE_POOL, POOL, entrance.pool),
+        (HTTP_ROUTE, ROUTE, entrance.route),
+    ):
+        child = ChildName(kind.kind, child_name(deployment, suffix))
+        if not part.is_accepted and not _has_problem(child, observation):
+            yield Hindrance(reason=part.reason, message=f"{kind.kind} {child.name} {part.lacks}")
+
+
+def _others(resource: InferaDeployment, observation: Observation) -> Iterator[Hindrance]:
+    """Yield what hinders the children that are neither a service's workload nor a gateway's."""
+    deployment = resource.metadata.name
+    judged = {
+        ChildName(_kind(service), child_name(deployment, name))
+        for name, service in resource.spec.services.items()
+    }
+    judged |= {child for child in gateway_children(deployment) if child.kind != SERVICE.kind}
     for child, live in sorted(observation.children.items()):
         if child == ChildName(STATEFUL_SET.kind, child_name(deployment, NATS)):
             workload = workloads.stateful_set(live, 1)
             if not workload.is_satisfied:
                 yield _lacking("the own NATS", workload, observation, nats_labels(deployment))
-        elif child.kind == DEPLOYMENT.kind and child.name in service_workloads:
-            continue
-        elif live is None and child not in has_problem:
+        elif child not in judged and live is None and not _has_problem(child, observation):
             message = f"{child.kind} {child.name} does not exist yet: wait"
             yield Hindrance(reason=Reason.CREATING, message=message)
+
+
+def _has_problem(child: ChildName, observation: Observation) -> bool:
+    return any(problem.child == child for problem in observation.problems)
 
 
 def _lacking(

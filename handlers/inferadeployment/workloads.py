@@ -30,30 +30,23 @@ def deployment(live: Manifest | None, wanted: int) -> Workload:
     """
     if live is None:
         return Workload()
+    return _rolled(live, wanted, "pods", is_present=is_current(live), is_stalled=_is_stalled(live))
+
+
+def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
+    """
+    Judge a LeaderWorkerSet as a Deployment: what it counts are groups, ready as a whole.
+
+    Its conditions exclude each other, so that Progressing is False of one that is well (source:
+    LeaderWorkerSet, `updateConditions`).
+    """
+    if live is None:
+        return Workload()
     status = live.get("status") or {}
-    replicas, updated = _count(status, "replicas"), _count(status, "updatedReplicas")
-    ready = _count(status, "readyReplicas")
-    target = _target(live, wanted)
-    is_one_revision = replicas == updated
-    satisfied = is_current(live) and (
-        target == 0 or (is_one_revision and updated >= target and ready >= target)
-    )
-    reason, lacks = Reason.WAITING_FOR_PODS, _ready_of(ready, target)
-    if replicas > updated:
-        reason = Reason.ROLLING_OUT
-        lacks = f"has {updated} of {target} pods of its present version, {ready} ready in all"
-        if updated > target:
-            lacks = f"has {replicas} pods, {target} wanted, {updated} of its present version"
-    if _is_stalled(live):
-        reason = Reason.STALLED
-        lacks += "; it made no progress within its deadline, look at its pods"
-    return Workload(
-        replicas=replicas,
-        ready_replicas=ready,
-        is_satisfied=satisfied,
-        reason=reason,
-        lacks=lacks,
-    )
+    # Old releases report no generation at all, and are believed; others report it with the rest.
+    is_silent = "observedGeneration" not in status and bool(entries(status, "conditions"))
+    is_present = is_silent or is_current(live)
+    return _rolled(live, wanted, "groups", is_present=is_present, is_stalled=False)
 
 
 def stateful_set(live: Manifest | None, wanted: int) -> Workload:
@@ -78,10 +71,40 @@ def is_current(live: Manifest) -> bool:
     return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
 
 
-def _ready_of(ready: int, wanted: int) -> str:
+def _rolled(
+    live: Manifest, wanted: int, noun: str, *, is_present: bool, is_stalled: bool
+) -> Workload:
+    """Judge what replaces its pods, or groups of them, by and by."""
+    status = live.get("status") or {}
+    replicas, updated = _count(status, "replicas"), _count(status, "updatedReplicas")
+    ready = _count(status, "readyReplicas")
+    target = _target(live, wanted)
+    is_one_revision = replicas == updated
+    satisfied = is_present and (
+        target == 0 or (is_one_revision and updated >= target and ready >= target)
+    )
+    reason, lacks = Reason.WAITING_FOR_PODS, _ready_of(ready, target, noun)
+    if replicas > updated:
+        reason = Reason.ROLLING_OUT
+        lacks = f"has {updated} of {target} {noun} of its present version, {ready} ready in all"
+        if updated > target:
+            lacks = f"has {replicas} {noun}, {target} wanted, {updated} of its present version"
+    if is_stalled:
+        reason = Reason.STALLED
+        lacks += "; it made no progress within its deadline, look at its pods"
+    return Workload(
+        replicas=replicas,
+        ready_replicas=ready,
+        is_satisfied=satisfied,
+        reason=reason,
+        lacks=lacks,
+    )
+
+
+def _ready_of(ready: int, wanted: int, noun: str = "pods") -> str:
     if ready > wanted:
-        return f"has {ready} pods ready, {wanted} wanted"
-    return f"has {ready} of {wanted} pods ready"
+        return f"has {ready} {noun} ready, {wanted} wanted"
+    return f"has {ready} of {wanted} {noun} ready"
 
 
 def _target(live: Manifest, wanted: int) -> int:

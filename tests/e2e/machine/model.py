@@ -2,8 +2,8 @@
 What there should be: what users asked for last, and what others did.
 
 Pure. A child is *held* where it is right that it does not follow its resource: the resource is
-paused, or only an edit of it helps; or the API server refuses the child, or a change of it, or this
-version of Weir does not serve it. A held child stays as it was when everything was last calm.
+paused, or only an edit of it helps; or the API server refuses the child, or a change of it, or does
+not serve its kind. A held child stays as it was when everything was last calm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from handlers.inferadeployment import HANDLER
 from tests.e2e.machine.compare import Theirs, as_it_stands, differences, unlike
 from tests.e2e.machine.pods import UNKNOWN
 from tests.e2e.machine.specs import is_terminal
-from tests.e2e.stage import condition_of
+from tests.e2e.stage import CHILD_KINDS, condition_of
 
 Ref: TypeAlias = str
 """`Kind/name`."""
@@ -29,6 +29,7 @@ Served: TypeAlias = Callable[[Manifest], Manifest | None]
 """What the API server makes of a rendering; None where it refuses to create it."""
 
 _NAMESPACES_OWN = frozenset({"ServiceAccount/default"})
+_INSTALLED = frozenset(kind.kind for kind in CHILD_KINDS)
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -90,7 +91,7 @@ class Resource(Struct, kw_only=True):
         return {} if self.valid is None else rendered(self.valid)
 
     def unserved(self) -> set[Ref]:
-        """Return the children that it may have had, which stay until they are served again."""
+        """Return what a service was on one node: it stays, since its successor is never made."""
         name = self.stored["metadata"]["name"]
         return {
             f"{kind}/{name}-{service}"
@@ -99,15 +100,15 @@ class Resource(Struct, kw_only=True):
         }
 
     def unserved_services(self) -> set[str]:
-        """Return the services of several nodes: this version leaves them as they are."""
+        """Return the services of several nodes: their kind is not installed here."""
         services = self.valid_asked.get("services", {})
         return {name for name, given in services.items() if given.get("numberOfNodes", 1) > 1}
 
 
 def rendered(stored: Manifest) -> dict[Ref, Manifest]:
-    """Return the children that a stored resource asks for."""
+    """Return the children that a stored resource asks for, of kinds that are installed here."""
     rendering = wanted_of(HANDLER, stored, Facts()).rendering
-    return {ref_of(child): child for child in rendering.children}
+    return {ref_of(child): child for child in rendering.children if child["kind"] in _INSTALLED}
 
 
 def ref_of(manifest: Manifest) -> Ref:

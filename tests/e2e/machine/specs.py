@@ -1,9 +1,9 @@
 """
 Specs of InferaDeployments: those that are served, and those that somebody has to refuse.
 
-A valid one is what the CRD's schema and rules allow, and parts that this version of Weir does not
-serve among it (`numberOfNodes`). What the API server must refuse is made from a valid one and the
-schema itself (another type, a value beyond a bound), or is a case of `tests/refused.py`.
+A valid one is what the CRD's schema and rules allow, and parts whose kind no API server of these
+tests serves among it (`numberOfNodes`). What the API server must refuse is made from a valid one
+and the schema itself (another type, a value beyond a bound), or is a case of `tests/refused.py`.
 """
 
 from __future__ import annotations

@@ -147,6 +147,9 @@ def an_event(type_: EventType, *children: str) -> ChangeEvent:
         (EventType.OBSERVED, EventType.DELETED, EventType.DELETED),
         (EventType.CHANGED, EventType.RESYNC, EventType.RESYNC),
         (EventType.REFERRED, EventType.OBSERVED, EventType.REFERRED),
+        (EventType.REFERRED, EventType.CHANGED, EventType.REFERRED),
+        (EventType.REFERRED, EventType.DELETED, EventType.REFERRED),
+        (EventType.REFERRED, EventType.RESYNC, EventType.RESYNC),
     ],
 )
 def test_of_two_looks_the_weightier_does_for_both_and_every_hint_is_kept(

@@ -14,8 +14,6 @@ from crds.kind import Kind
 
 ROLES = Path(__file__).parents[3] / "charts" / "roles"
 CHILD_VERBS = {"get", "list", "create", "patch", "delete"}
-SEEN_VERBS = {"get", "list"}
-"""Of an optional kind that this version does not make yet."""
 
 
 def granted(component: str, kind: Kind, subresource: str = "") -> set[str]:
@@ -42,5 +40,4 @@ def test_handlers_may_read_a_resource_write_its_status_and_make_its_children(
     assert granted("handlers", contract.kind) >= {"get"}
     assert granted("handlers", contract.kind, "status") == {"update"}
     for child in contract.owns:
-        needed = SEEN_VERBS if child.optional else CHILD_VERBS
-        assert granted("handlers", child.kind) >= needed, child.kind.kind
+        assert granted("handlers", child.kind) == CHILD_VERBS, child.kind.kind

@@ -7,7 +7,7 @@ import pytest
 
 from crds import BY_QUEUE_NAME, KINDS, contract_of
 from crds.inferadeployment import CONTRACT, InferaDeployment
-from crds.kubernetes import LEADER_WORKER_SET, Manifest, ObjectMeta
+from crds.kubernetes import HTTP_ROUTE, INFERENCE_POOL, LEADER_WORKER_SET, Manifest, ObjectMeta
 
 
 def read(spec: Manifest, status: Manifest | None = None) -> InferaDeployment:
@@ -101,13 +101,14 @@ def test_children_name_their_owner_by_label() -> None:
     assert CONTRACT.owner_name({"app.kubernetes.io/managed-by": "infera-operator"}) is None
 
 
-def test_the_arrival_of_leader_worker_set_touches_every_resource_and_other_crds_none() -> None:
+def test_the_arrival_of_an_optional_kind_touches_every_resource_and_other_crds_none() -> None:
     (reference,) = CONTRACT.refers
     resource = ObjectMeta(name="d", namespace="n")
-    assert reference.touches(ObjectMeta(name=LEADER_WORKER_SET.crd_name), resource)
+    for kind in (LEADER_WORKER_SET, INFERENCE_POOL, HTTP_ROUTE):
+        assert reference.touches(ObjectMeta(name=kind.crd_name), resource)
     assert not reference.touches(ObjectMeta(name="widgets.example.com"), resource)
 
 
-def test_only_the_kind_of_others_may_be_absent() -> None:
+def test_only_the_kinds_of_others_may_be_absent() -> None:
     optional = [child.kind.kind for child in CONTRACT.owns if child.optional]
-    assert optional == ["LeaderWorkerSet"]
+    assert optional == ["LeaderWorkerSet", "InferencePool", "HTTPRoute"]

@@ -80,6 +80,16 @@ def test_no_pod_restarts_over_a_number_of_replicas_and_all_end_with_their_worklo
     assert pods_that_restart(None, workload(2)) == 0
 
 
+def test_the_pods_of_a_group_restart_all_together() -> None:
+    def groups(image: str) -> Manifest:
+        template = {"size": 4, "workerTemplate": {"spec": {"image": image}}}
+        return {**workload(), "spec": {"replicas": 2, "leaderWorkerTemplate": template}}
+
+    assert restarts(groups("a"), groups("b"))
+    assert pods_that_restart(groups("a"), groups("b")) == 8
+    assert pods_that_restart(groups("a"), groups("a")) == 0
+
+
 def test_our_own_marks_are_told_apart() -> None:
     before, after = workload(), workload()
     after["metadata"]["annotations"] = {"weir.dev/applied": "x", "example.com/a": "b"}

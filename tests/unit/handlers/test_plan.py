@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -210,6 +211,35 @@ def test_only_a_binding_of_another_role_is_made_anew() -> None:
     assert not plan.must_recreate({"roleRef": role}, {"roleRef": dict(role)})
     assert plan.must_recreate({"roleRef": role}, {"roleRef": {**role, "name": "b"}})
     assert not plan.must_recreate({"spec": {}}, {"spec": {"a": 1}})
+
+
+def of_pods(image: str) -> Manifest:
+    return {"template": {"spec": {"containers": [{"image": image}]}}}
+
+
+def of_groups(image: str) -> Manifest:
+    template = of_pods(image)["template"]
+    return {"leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+
+
+@pytest.mark.parametrize("spec", [of_pods, of_groups])
+def test_new_pods_that_nobody_asked_for_are_told_from_those_of_an_edit(
+    spec: Callable[[str], Manifest],
+) -> None:
+    def asked_for(observed: int, renderer: int) -> bool:
+        owner = {"metadata": {"generation": 2}, "status": {"observedGeneration": observed}}
+        live = {"metadata": {"annotations": {plan.RENDERER: "1"}}, "spec": spec("a")}
+        return not plan.is_rollout_of_ours({"spec": spec("b")}, live, owner, renderer)
+
+    assert asked_for(observed=1, renderer=2)
+    assert asked_for(observed=2, renderer=1)
+    assert not asked_for(observed=2, renderer=2)
+
+
+def test_what_has_no_pods_has_no_template() -> None:
+    assert plan.pod_template({"spec": {"ports": []}}) is None
+    assert plan.pod_template({"spec": None}) is None
+    assert plan.pod_template({}) is None
 
 
 # ---------------------------------------------------------------------------------- replicas

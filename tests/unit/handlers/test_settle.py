@@ -347,3 +347,15 @@ def test_a_new_generation_tries_a_refused_child_at_once() -> None:
     assert held_children(state, "u", 4, NOW + 1) == {}
     assert held_children(state, "v", 3, NOW + 1) == {}
     assert held_children(state, "u", 3, NOW + 5) == {}
+
+
+def test_what_a_change_elsewhere_may_have_mended_is_due_and_waits_anew_where_it_has_not() -> None:
+    """A CRD that appears is served a moment later, so the first try may come too early."""
+    waiting = a_state(refusals=9, refused=(PROBLEM,), refused_until=NOW + 60)
+    assert held_children(waiting, "u", 3, NOW)
+    due = waiting.with_refused_due()
+    assert not held_children(due, "u", 3, NOW)
+    outcome = Outcome(result=Result.UNCHANGED, has_problems=True, refused=(PROBLEM,))
+    settled = settle_outcome(outcome, found(due), SETTINGS)
+    assert settled.timer_seconds == SETTINGS.child_retry_seconds
+    assert EMPTY.with_refused_due() == EMPTY

@@ -126,12 +126,17 @@ def test_the_settings_of_the_install_are_honoured(
 
     _, managed, quiet = render("-o", "name", chat=chat)
     monkeypatch.setenv("WEIR_NATS_DEFAULT", "shared")
-    _, _, said = render("-o", "name", chat=chat)
+    refused, _, remedy = render("-o", "name", chat=chat)
+    monkeypatch.setenv("WEIR_NATS_ENGINE_URL", "nats://weir.infra:4222")
+    _, shared, said = render("-o", "name", chat=chat)
     code, _, flagged = render("--nats-default", "managed", "-o", "name", chat=chat)
 
     assert "statefulset.apps/chat-nats" in managed
     assert quiet == ""
-    assert "NotServedYet: the default of this install, the shared NATS" in said
+    assert refused == 1
+    assert "set WEIR_NATS_ENGINE_URL" in remedy
+    assert "statefulset.apps/chat-nats" not in shared
+    assert "SharedBus: its engines use the NATS of this platform" in said
     assert (code, flagged) == (0, "")
 
 
@@ -147,11 +152,24 @@ def test_a_setting_that_makes_no_sense_is_a_mistake(
 
 
 def test_what_is_worth_telling_is_a_warning_and_no_failure(render: Render) -> None:
-    code, out, err = render("-o", "name", chat=CHAT.with_worker("big", nodes=2))
+    chat = CHAT.with_spec(discoveryBackend="etcd", etcdEndpoint="etcd:2379")
+    code, out, err = render("-o", "name", chat=chat)
 
-    assert (code, out.split()) == (0, CHILDREN)
+    assert (code, out.split()) == (0, CHILDREN[3:])
     assert err.startswith("Warning: chat.yaml, document 1, line 1: InferaDeployment team-a/chat: ")
-    assert "NotServedYet: numberOfNodes 2 of service big" in err
+    assert "EtcdDiscovery: a router that finds its workers in an etcd" in err
+
+
+def test_kinds_of_others_are_rendered_whether_or_not_a_cluster_has_them(render: Render) -> None:
+    gaie = {"enabled": True, "tokenizerPath": "t", "gatewayName": "g"}
+    _, out, err = render("-o", "name", chat=CHAT.with_worker("big", nodes=2).with_spec(gaie=gaie))
+
+    assert err == ""
+    assert {
+        "leaderworkerset.leaderworkerset.x-k8s.io/chat-big",
+        "inferencepool.inference.networking.k8s.io/chat-pool",
+        "httproute.gateway.networking.k8s.io/chat-route",
+    } <= set(out.split())
 
 
 def test_what_only_an_edit_can_help_is_an_error_with_the_remedy(render: Render) -> None:

@@ -178,6 +178,32 @@ SITUATIONS = {
         "again in 9s, for 5s",
         "kubectl describe quota -n team-a",
     ),
+    "the kind of a child is not installed": Situation(
+        cluster(
+            conditions=(condition("False", "KindNotInstalled"),),
+            children=(child(standing="missing", replicas=None),),
+        ),
+        queue(
+            state=FailState(
+                uid=UID,
+                generation=3,
+                refusals=1,
+                since=NOW.timestamp() - 5,
+                refused=(
+                    Problem(
+                        child=ChildName("Deployment", "chat-worker"),
+                        reason="KindNotInstalled",
+                        message="the API server serves no such kind",
+                    ),
+                ),
+                refused_until=NOW.timestamp() + 9,
+            ),
+            timer_due=ago(-9),
+        ),
+        ["KindNotInstalled"],
+        "Deployment chat-worker to be accepted: the API server serves no such kind; tried again",
+        "install what that names",
+    ),
     "an edit touches what cannot be changed": Situation(
         cluster(conditions=(condition("False", "ImmutableField"),)),
         queue(

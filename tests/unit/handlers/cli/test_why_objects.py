@@ -128,6 +128,29 @@ def test_a_pod_is_of_the_workload_that_selects_it_and_says_since_when_it_is_not_
     assert (other.workload, other.reason, other.is_scheduled) == ("", "", None)
 
 
+def test_a_group_has_pods_no_selector_and_conditions_that_mean_no_trouble() -> None:
+    name = ChildName("LeaderWorkerSet", "chat-wide")
+    live: Manifest = {
+        "kind": name.kind,
+        "metadata": {"name": name.name, "ownerReferences": [reference("u-1")]},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {}}},
+        "status": {
+            "replicas": 2,
+            "readyReplicas": 1,
+            "updatedReplicas": 1,
+            "conditions": [{"type": "Progressing", "status": "False", "message": "no"}],
+        },
+    }
+    worker = {"name": "w", "labels": {"leaderworkerset.sigs.k8s.io/name": name.name}}
+
+    one = child(name, live, None, of=OF)
+
+    assert (one.replicas, one.ready_replicas, one.is_rolling_out) == (2, 1, True)
+    assert one.trouble == ""
+    assert pod({"metadata": worker}, [workload(), live]).workload == "LeaderWorkerSet chat-wide"
+    assert pod({"metadata": {"name": "q"}}, [live]).workload == ""
+
+
 def test_a_resource_was_edited_when_somebody_last_wrote_more_than_its_status() -> None:
     metadata = {
         "uid": "u-1",

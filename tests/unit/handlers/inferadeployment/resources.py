@@ -71,6 +71,13 @@ def pod_spec(resource: InferaDeployment, service: str = "worker", **facts: Any) 
     return spec
 
 
+def group(resource: InferaDeployment, service: str = "worker", **facts: Any) -> Manifest:
+    """Return the spec of the LeaderWorkerSet that a service of several nodes gets."""
+    name = f"{resource.metadata.name}-{service}"
+    spec: Manifest = children(rendered(resource, **facts))["LeaderWorkerSet", name]["spec"]
+    return spec
+
+
 def container(resource: InferaDeployment, service: str = "worker", **facts: Any) -> Manifest:
     """Return the first container of a service's pods."""
     first: Manifest = pod_spec(resource, service, **facts)["containers"][0]
@@ -82,7 +89,7 @@ def as_ready(manifest: Manifest) -> Manifest:
     live = copy.deepcopy(manifest)
     live["metadata"] |= {"generation": 1, "uid": f"uid-{manifest['metadata']['name']}"}
     wanted = live.get("spec", {}).get("replicas", 0)
-    if live["kind"] in ("Deployment", "StatefulSet"):
+    if live["kind"] in ("Deployment", "StatefulSet", "LeaderWorkerSet"):
         live["status"] = {
             "observedGeneration": 1,
             "replicas": wanted,
@@ -91,7 +98,21 @@ def as_ready(manifest: Manifest) -> Manifest:
         }
     if live["kind"] == "StatefulSet":
         live["status"] |= {"currentRevision": "r1", "updateRevision": "r1"}
+    if live["kind"] == "LeaderWorkerSet":
+        live["status"]["conditions"] = [
+            {"type": "Available", "status": "True"},
+            {"type": "Progressing", "status": "False"},
+        ]
+    if live["kind"] == "HTTPRoute":
+        (parent,) = live["spec"]["parentRefs"]
+        live["status"] = {"parents": [accepted(parent)]}
     return live
+
+
+def accepted(parent: Manifest, status: str = "True", **fields: Any) -> Manifest:
+    """Return what a Gateway's controller reports of a route or pool."""
+    condition = {"type": "Accepted", "status": status, "observedGeneration": 1, **fields}
+    return {"parentRef": parent, "conditions": [{"type": "Other", "status": "False"}, condition]}
 
 
 def observed(
@@ -108,14 +129,14 @@ def observed(
     Return what is seen of children that are all done.
 
     But for those in `without`, which do not exist, and `status`, which replaces fields of the
-    status of workloads by their name.
+    status of children by their name.
     """
     seen: dict[ChildName, Manifest | None] = {}
     for manifest in rendering.children:
         child = ChildName(manifest["kind"], manifest["metadata"]["name"])
         live = None if child in set(without) else as_ready(manifest)
-        if live is not None and "status" in live:
-            live["status"] |= (status or {}).get(child.name, {})
+        if live is not None and child.name in (status or {}) and child.kind != "Service":
+            live.setdefault("status", {}).update((status or {})[child.name])
         seen[child] = live
     return Observation(
         children=seen,

@@ -15,7 +15,7 @@ from handlers.inferadeployment.drain import (
     drain_seconds,
     grace_seconds,
 )
-from tests.unit.handlers.inferadeployment.resources import a_resource, a_worker, pod_spec
+from tests.unit.handlers.inferadeployment.resources import a_resource, a_worker, group, pod_spec
 
 Env = list[dict[str, Any]]
 
@@ -52,6 +52,24 @@ def env(*values: str) -> Env:
         (["--drain-timeout", "soon"], env("90"), 90),
         ([], [{"name": "INFERA_DRAIN_TIMEOUT", "valueFrom": {"fieldRef": {}}}], None),
         ([], [{"name": "OTHER", "value": "90"}], None),
+        ([], [{"name": "INFERA_DRAIN_TIMEOUT", "value": 90}], None),
+        ([], env("-inf"), None),
+        ([], env("Infinity"), None),
+        ([], env("1e400"), None),
+        ([], env(""), None),
+        ([], env("0"), None),
+        ([], env("90", "0"), 90),
+        ([], [*env("90"), {"name": "INFERA_DRAIN_TIMEOUT", "valueFrom": {}}], 90),
+        (["--drain-timeout=60", "--drain-timeout", "90"], [], 90),
+        (["--drain-timeout", "90", "--drain-timeout=60"], [], 60),
+        (["--drain-timeout", "90", "--drain-timeout="], [], 90),
+        (["--drain-timeout", "90", "--drain-timeout"], [], 90),
+        (["--drain-timeout", "--port", "80"], [], None),
+        (["--drain-timeout==60"], [], None),
+        (["-drain-timeout", "60"], [], None),
+        (["--drain-timeout=nan"], env("90"), 90),
+        (["--drain-timeout", "75.2s"], [], None),
+        (["--drain-timeout", "0.1"], [], 0.1),
     ],
 )
 def test_one_source_gives_the_last_valid_flag_over_the_last_valid_variable(
@@ -74,6 +92,13 @@ def test_one_source_gives_the_last_valid_flag_over_the_last_valid_variable(
         ([], env("200"), {"command": ["e", "--drain-timeout=300"], "args": []}, 365),
         ([], [], {"command": ["e", "--drain-timeout"], "args": ["300"]}, 365),
         ([], [], {"command": "no list", "args": [7], "env": {"not": "a list"}}, 120),
+        (["--drain-timeout", "300"], [], {"env": env("200")}, 265),
+        ([], env("300"), {"command": ["e", "--drain-timeout", "nan"]}, 365),
+        ([], env("300"), {"command": ["e", "--drain-timeout", "1"]}, 120),
+        ([], [], {"args": ["e --drain-timeout 300"]}, 120),
+        (["--drain-timeout", "3600"], [], {}, 3665),
+        (["--drain-timeout", "3599.5"], [], {}, 3665),
+        ([], [], {"command": ["--drain-timeout=200"], "args": ["--drain-timeout=300"]}, 365),
     ],
 )
 def test_the_container_overrules_the_service_and_120_seconds_is_the_least(
@@ -104,6 +129,20 @@ def test_args_of_a_service_with_its_own_pod_still_say_how_long_it_drains() -> No
         extraPodSpec={"containers": [{"name": "main"}]}, args=["--drain-timeout", "200"]
     )
     assert pod_spec(worker)["terminationGracePeriodSeconds"] == 265
+
+
+def test_a_group_drains_as_a_deployment_does() -> None:
+    own = {"containers": [{"name": "main", "args": ["--drain-timeout", "400"]}]}
+    for fields in ({"args": ["--drain-timeout", "400"]}, {"extraPodSpec": own}):
+        template = group(a_worker(numberOfNodes=2, **fields))["leaderWorkerTemplate"]
+        assert template["workerTemplate"]["spec"]["terminationGracePeriodSeconds"] == 465
+
+
+def test_only_the_primary_container_of_an_own_pod_says_how_long_it_drains() -> None:
+    slow = {"name": "slow", "args": ["--drain-timeout", "900"]}
+    own = {"containers": [slow, {"name": "main", "env": env("200")}], "initContainers": [slow]}
+    spec = pod_spec(a_worker(extraPodSpec=own))
+    assert spec["terminationGracePeriodSeconds"] == 265
 
 
 words = st.one_of(

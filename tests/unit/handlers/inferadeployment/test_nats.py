@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from handlers.handler import TerminalError
+from handlers.handler import ChildName, Facts, TerminalError
+from handlers.inferadeployment import HANDLER
 from handlers.inferadeployment.nats import IMAGE
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
@@ -107,22 +108,97 @@ def test_an_own_broker_runs_a_version_that_is_pinned() -> None:
     assert [part.isdigit() for part in tag.split(".")] == [True, True, True]
 
 
-def test_the_shared_nats_needs_an_install_that_names_one() -> None:
-    with pytest.raises(TerminalError, match="WEIR_NATS_ENGINE_URL"):
-        rendered(a_resource(nats={"shared": True}))
+SHARED = {"nats_engine_url": "nats://weir.infra:4222"}
+BY_DEFAULT = {**SHARED, "nats_default": "shared"}
+BROKER = ChildName("StatefulSet", "demo-nats")
 
 
-def test_the_shared_nats_is_said_not_to_be_served_yet() -> None:
-    rendering = rendered(a_resource(nats={"shared": True}), nats_engine_url="nats://weir:4222")
-    (notice,) = rendering.notices
-    assert (notice.reason, notice.degraded) == ("NotServedYet", True)
-    assert "spec.nats.shared is not served by this version yet" in notice.message
-    assert not [c for c in rendering.children if c["kind"] == "Deployment"]
+@pytest.mark.parametrize(
+    ("nats", "facts", "names"),
+    [
+        ({"shared": True}, {}, "spec.nats.shared"),
+        (None, {"nats_default": "shared"}, "WEIR_NATS_DEFAULT"),
+    ],
+)
+def test_the_shared_nats_needs_an_install_that_names_one(
+    nats: dict[str, Any] | None, facts: dict[str, Any], names: str
+) -> None:
+    with pytest.raises(TerminalError, match="WEIR_NATS_ENGINE_URL") as refusal:
+        rendered(a_resource(nats=nats), **facts)
+    assert names in refusal.value.message
 
 
-def test_no_default_of_the_install_moves_an_engine() -> None:
+def test_no_password_of_the_install_gets_into_a_pod_or_a_message() -> None:
+    with pytest.raises(TerminalError, match="credentialsSecretRef") as refusal:
+        rendered(a_resource(nats={"shared": True}), nats_engine_url="nats://u:geheim@n:4222")
+    assert "geheim" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("nats", "facts"), [({"shared": True}, SHARED), ({"shared": True}, BY_DEFAULT)]
+)
+def test_who_asks_for_the_shared_nats_gets_it_like_any_other_url_and_a_word_of_warning(
+    nats: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    shared = rendered(a_resource(nats=nats), **facts)
+    by_url = rendered(a_resource(nats={"url": "nats://weir.infra:4222"}))
+    assert shared.children == by_url.children
+    (notice,) = shared.notices
+    assert (notice.reason, notice.degraded) == ("SharedBus", False)
+    assert "INFERA_KV_EVENTS" in notice.message
+    assert "spec.nats.deploy" in notice.message
+
+
+def test_frontends_and_picker_are_on_the_shared_nats_too() -> None:
+    gaie = {"enabled": True, "tokenizerPath": "t", "gatewayName": "g"}
+    found = children(rendered(a_resource(nats={"shared": True}, gaie=gaie), **SHARED))
+    for name in ("demo-worker", "demo-epp"):
+        last = found["Deployment", name]["spec"]["template"]["spec"]["containers"][-1]
+        assert "nats://weir.infra:4222" in last["command"]
+        assert last["env"][0] == {"name": "NATS_SERVER", "value": "nats://weir.infra:4222"}
+
+
+def test_where_the_default_is_shared_a_new_deployment_that_says_nothing_shares() -> None:
+    by_default = rendered(a_resource(nats=None), **BY_DEFAULT)
+    asked_for = rendered(a_resource(nats={"shared": True}), **SHARED)
+    assert by_default.children == asked_for.children
+    assert [notice.reason for notice in by_default.notices] == ["SharedBus"]
+
+
+def test_no_default_takes_a_broker_away_or_moves_an_engine() -> None:
     resource = a_resource(nats=None)
-    by_default = rendered(resource, nats_default="shared", nats_engine_url="nats://weir:4222")
-    assert by_default.children == rendered(resource).children
-    (notice,) = by_default.notices
-    assert not notice.degraded
+    kept = rendered(resource, **BY_DEFAULT, existing=frozenset({BROKER}))
+    assert kept == rendered(resource)
+    assert set(children(kept)) >= OWN
+
+
+def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> None:
+    has_broker = frozenset({BROKER})
+    for nats in ({"shared": True}, {"url": "nats://n"}, {"deploy": False}, {"deploy": True}, {}):
+        resource = a_resource(nats=nats)
+        with_broker = rendered(resource, **BY_DEFAULT, existing=has_broker)
+        assert with_broker == rendered(resource, **BY_DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("nats", "default", "names"),
+    [
+        (None, "shared", (BROKER,)),
+        (None, "managed", ()),
+        ({}, "shared", ()),
+        ({"deploy": False}, "shared", ()),
+        ({"shared": True}, "shared", ()),
+        ({"image": "nats:2"}, "shared", ()),
+    ],
+)
+def test_the_broker_is_looked_for_only_where_the_default_decides(
+    nats: dict[str, Any] | None, default: str, names: tuple[ChildName, ...]
+) -> None:
+    assert HANDLER.depends_on(a_resource(nats=nats), Facts(nats_default=default)) == names
+
+
+@pytest.mark.parametrize("nats", [{}, {"image": "n:1"}, {"shared": False}, {"storageSize": "8Gi"}])
+def test_a_block_that_asks_for_no_other_nats_is_an_own_one_whatever_the_default(
+    nats: dict[str, Any],
+) -> None:
+    assert set(children(rendered(a_resource(nats=nats), **BY_DEFAULT))) >= OWN

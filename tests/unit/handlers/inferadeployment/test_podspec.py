@@ -288,3 +288,34 @@ def test_a_resource_is_not_changed_by_being_rendered() -> None:
     first, second = rendered(resource), rendered(resource)
     assert first == second
     assert resource.spec.services["worker"].extra_pod_spec == OWN
+
+
+ETCD = {"discoveryBackend": "etcd", "etcdEndpoint": "etcd.infra:2379"}
+
+
+def test_with_an_etcd_the_endpoint_is_all_that_a_command_says_of_discovery() -> None:
+    resource = a_resource(**ETCD)
+    for service, module in (("server", "server"), ("worker", "engine.sglang")):
+        assert container(resource, service)["command"] == [
+            *("python3", "-m", f"infera.{module}", "--host", "0.0.0.0"),
+            *("--port", "8000" if service == "server" else "30000"),
+            *("--etcd-endpoint", "etcd.infra:2379"),
+        ]
+        assert "serviceAccountName" not in pod_spec(resource, service)
+
+
+def test_with_an_etcd_a_pod_knows_the_address_that_it_registers_and_no_selector() -> None:
+    own = {"containers": [{"name": "main", "env": [{"name": "POD_IP", "value": "mine"}]}]}
+    resource = a_resource(
+        **ETCD,
+        services={
+            "server": {"componentType": "server"},
+            "worker": {"componentType": "worker"},
+            "own": {"componentType": "worker", "extraPodSpec": own},
+        },
+    )
+    for service in ("server", "worker"):
+        env = container(resource, service)["env"]
+        assert names(env) == ["POD_NAME", "POD_NAMESPACE", "POD_IP"]
+    assert names(container(resource, "own")["env"]) == ["POD_IP", "POD_NAME", "POD_NAMESPACE"]
+    assert "serviceAccountName" not in pod_spec(resource, "own")

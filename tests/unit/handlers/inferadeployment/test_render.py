@@ -1,4 +1,4 @@
-"""The children of an InferaDeployment, and what is refused or left to a later version."""
+"""The children of an InferaDeployment, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from handlers.handler import ChildName, TerminalError
+from crds.inferadeployment import InferaDeployment
+from handlers.handler import TerminalError
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     a_server,
+    a_worker,
     children,
+    group,
+    pod_spec,
     raw,
     read,
     rendered,
@@ -118,48 +122,73 @@ def test_a_refusal_names_every_fault_at_once_and_no_password() -> None:
     assert "geheim" not in refusal.value.message
 
 
-def test_a_service_of_several_nodes_waits_and_the_others_go_on() -> None:
+def test_a_service_of_several_nodes_is_groups_of_pods_and_nothing_else() -> None:
     resource = a_resource(
-        services={
-            "big": {"componentType": "worker", "numberOfNodes": 2},
-            "server": {"componentType": "server"},
-        }
+        services={"big": {"componentType": "worker", "numberOfNodes": 4, "replicas": 3}}
     )
-    rendering = rendered(resource)
-    (notice,) = rendering.notices
-    assert notice.reason == "NotServedYet"
-    assert notice.message.startswith(
-        "numberOfNodes 2 of service big is not served by this version yet"
-    )
-    deployments = [name for kind, name in children(rendering) if kind == "Deployment"]
-    assert deployments == ["demo-server"]
-    assert ChildName("Deployment", "demo-big") in rendering.keep
-    assert ChildName("ServiceAccount", "demo-disc") not in rendering.keep
+    found = children(rendered(resource))
+    assert ("Deployment", "demo-big") not in found
+    assert ("Service", "demo-big") not in found
+    made = found["LeaderWorkerSet", "demo-big"]
+    assert made["apiVersion"] == "leaderworkerset.x-k8s.io/v1"
+    assert made["metadata"]["labels"]["infera.amd.com/service"] == "big"
+    assert set(made["spec"]) == {"replicas", "leaderWorkerTemplate"}
+    assert set(made["spec"]["leaderWorkerTemplate"]) == {"size", "workerTemplate"}
+    assert (made["spec"]["replicas"], made["spec"]["leaderWorkerTemplate"]["size"]) == (3, 4)
 
 
-def test_a_gateway_waits_and_the_workers_go_on() -> None:
-    gaie = {"enabled": True, "tokenizerPath": "t", "gatewayName": "g"}
-    rendering = rendered(a_resource(gaie=gaie))
-    assert ("Deployment", "demo-worker") in children(rendering)
-    (notice,) = rendering.notices
-    assert "spec.gaie is not served by this version yet" in notice.message
-    assert rendered(a_resource(gaie={**gaie, "enabled": False})).notices == ()
+def test_the_pods_of_a_group_are_those_of_a_deployment_without_its_probe() -> None:
+    def service(nodes: int) -> InferaDeployment:
+        fields = {"args": ["--drain-timeout", "300"], "resources": {"gpu": 8}}
+        return a_worker(numberOfNodes=nodes, **fields)
+
+    alone = children(rendered(service(1)))["Deployment", "demo-worker"]["spec"]["template"]
+    grouped = group(service(2))["leaderWorkerTemplate"]["workerTemplate"]
+    assert "readinessProbe" in alone["spec"]["containers"][0]
+    del alone["spec"]["containers"][0]["readinessProbe"]
+    assert grouped == alone
 
 
-def test_discovery_by_etcd_waits_and_what_runs_stays() -> None:
+def test_an_own_probe_of_a_group_stays() -> None:
+    probe = {"tcpSocket": {"port": 1}}
+    own = {"containers": [{"name": "main", "readinessProbe": probe}]}
+    (main,) = group(a_worker(numberOfNodes=2, extraPodSpec=own))["leaderWorkerTemplate"][
+        "workerTemplate"
+    ]["spec"]["containers"]
+    assert main["readinessProbe"] == probe
+    assert main["lifecycle"]["preStop"]
+
+
+def test_quantities_of_a_group_are_written_as_kubernetes_does_since_nobody_else_will() -> None:
+    own = {"containers": [{"name": "main", "resources": {"limits": {"amd.com/gpu": 1}}}]}
+    (main,) = group(a_worker(numberOfNodes=2, extraPodSpec=own))["leaderWorkerTemplate"][
+        "workerTemplate"
+    ]["spec"]["containers"]
+    assert main["resources"] == {"limits": {"amd.com/gpu": "1"}}
+    (alone,) = pod_spec(a_worker(extraPodSpec=own))["containers"]
+    assert alone["resources"] == {"limits": {"amd.com/gpu": 1}}
+
+
+@pytest.mark.parametrize(("replicas", "length", "told"), [(1, 45, 0), (1, 46, 1), (11, 45, 1)])
+def test_a_group_whose_pods_could_never_be_is_told_before_anybody_waits_for_it(
+    replicas: int, length: int, told: int
+) -> None:
+    services = {"wide": {"componentType": "worker", "numberOfNodes": 2, "replicas": replicas}}
+    notices = rendered(a_resource("d" * length, services=services)).notices
+    assert [(n.reason, n.degraded) for n in notices] == [("InvalidName", True)] * told
+
+
+def test_discovery_by_etcd_needs_no_account_and_carries_a_warning() -> None:
     rendering = rendered(a_resource(discoveryBackend="etcd", etcdEndpoint="e:2379"))
-    assert rendering.children == ()
+    assert list(children(rendering)) == [
+        ("Service", "demo-server"),
+        ("Deployment", "demo-server"),
+        ("Deployment", "demo-worker"),
+    ]
     (notice,) = rendering.notices
-    assert notice.reason == "NotServedYet"
-    assert {
-        ChildName("Deployment", "demo-worker"),
-        ChildName("Service", "demo-server"),
-        ChildName("ServiceAccount", "demo-disc"),
-    } <= set(rendering.keep)
-
-
-def test_what_is_served_whole_keeps_nothing_beyond_its_children() -> None:
-    assert rendered(a_resource()).keep == ()
+    assert (notice.reason, notice.degraded) == ("EtcdDiscovery", False)
+    assert "does not see that a pod is being deleted" in notice.message
+    assert "spec.discoveryBackend" in notice.message
 
 
 def test_a_role_on_a_server_that_was_stored_before_our_schema_is_told_and_served() -> None:

@@ -203,23 +203,47 @@ def test_what_waiting_cannot_mend_gives_the_reason_before_what_it_can() -> None:
     assert (progressing["status"], progressing["reason"]) == ("True", "WaitingForPods")
 
 
-def test_a_part_that_is_not_served_yet_leaves_the_resource_pending_and_says_so() -> None:
-    resource = a_resource(
-        services={
-            "big": {"componentType": "worker", "numberOfNodes": 2},
-            "server": {"componentType": "server"},
-        }
-    )
-    found = status(resource)
-    assert found["state"] == "pending"
+WIDE = a_resource(
+    services={
+        "big": {"componentType": "worker", "numberOfNodes": 2, "replicas": 3},
+        "server": {"componentType": "server"},
+    }
+)
+
+
+def test_a_service_of_several_nodes_counts_its_groups() -> None:
+    found = status(WIDE)
+    assert found["state"] == "ready"
     assert found["services"]["big"] == {
         "kind": "LeaderWorkerSet",
-        "replicas": 0,
-        "readyReplicas": 0,
+        "replicas": 3,
+        "readyReplicas": 3,
     }
+    lacking = status(WIDE, status={"demo-big": {"readyReplicas": 2}})
+    assert lacking["state"] == "pending"
+    assert condition(lacking, "Ready")["message"] == "service big has 2 of 3 groups ready"
+
+
+def test_a_kind_that_is_not_installed_is_named_and_waiting_does_not_help() -> None:
+    child = ChildName("LeaderWorkerSet", "demo-big")
+    problem = Problem(child=child, reason="KindNotInstalled", message="install its CRD")
+    found = status(WIDE, problems=[problem], without=[child])
+    assert found["state"] == "pending"
+    assert found["services"]["server"]["readyReplicas"] == 1
     for type_ in ("Ready", "Degraded"):
-        assert condition(found, type_)["reason"] == "NotServedYet"
-        assert "numberOfNodes 2 of service big" in condition(found, type_)["message"]
+        told = condition(found, type_)
+        assert told["reason"] == "KindNotInstalled"
+        assert told["message"] == "LeaderWorkerSet demo-big: install its CRD"
+    assert condition(found, "Progressing")["status"] == "False"
+
+
+def test_whoever_shares_a_nats_is_told_so_and_is_ready() -> None:
+    shared = a_resource(nats={"shared": True})
+    seen = observed(rendered(shared, nats_engine_url="nats://weir:4222"))
+    found = HANDLER.status(shared, seen)
+    assert condition(found, "Ready")["status"] == "True"
+    assert condition(found, "Degraded")["status"] == "False"
+    assert condition(found, "Warning")["reason"] == "SharedBus"
 
 
 def test_what_is_merely_worth_knowing_is_a_warning_that_goes_when_it_is_mended() -> None:

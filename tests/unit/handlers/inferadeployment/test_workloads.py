@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crds.kubernetes import Manifest
-from handlers.inferadeployment.workloads import deployment, stateful_set
+from handlers.inferadeployment.workloads import deployment, leader_worker_set, stateful_set
 
 
 def live(generation: int = 1, **status: int) -> Manifest:
@@ -30,3 +30,52 @@ def test_more_pods_than_wanted_are_no_fraction(seen: tuple[int, int, int], lacks
 
 def test_so_it_is_with_the_own_nats() -> None:
     assert stateful_set(live(2, readyReplicas=3), 1).lacks == "has 3 pods ready, 1 wanted"
+
+
+GROUPS = {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("changed", "generation", "wanted", "satisfied"),
+    [
+        ({}, 1, 2, True),
+        ({}, 2, 2, False),
+        ({"readyReplicas": 1}, 1, 2, False),
+        ({"updatedReplicas": 1}, 1, 2, False),
+        ({"replicas": 3, "updatedReplicas": 3}, 1, 2, True),
+        ({"replicas": 3}, 1, 2, False),
+        ({}, 1, 3, False),
+        ({"replicas": 0, "readyReplicas": 0, "updatedReplicas": 0}, 1, 0, True),
+        ({"replicas": 0, "readyReplicas": 0, "updatedReplicas": 0}, 2, 0, False),
+    ],
+)
+def test_groups_count_in_their_present_generation_and_revision_only(
+    changed: dict[str, int], generation: int, wanted: int, satisfied: bool
+) -> None:
+    found = leader_worker_set(live(generation, **{**GROUPS, **changed}), wanted)
+    assert found.is_satisfied is satisfied
+
+
+def test_a_group_is_said_to_lack_groups_and_to_roll_out() -> None:
+    waiting = leader_worker_set(live(**{**GROUPS, "readyReplicas": 1}), 2)
+    assert (waiting.reason, waiting.lacks) == ("WaitingForPods", "has 1 of 2 groups ready")
+    rolling = leader_worker_set(live(**{**GROUPS, "updatedReplicas": 1}), 2)
+    assert rolling.reason == "RollingOut"
+    assert rolling.lacks == "has 1 of 2 groups of its present version, 2 ready in all"
+    assert leader_worker_set(None, 2).reason == "Creating"
+
+
+def test_a_group_that_is_well_says_that_it_does_not_progress_and_is_not_stalled() -> None:
+    found = live(**{**GROUPS, "readyReplicas": 1})
+    found["status"]["conditions"] = [{"type": "Progressing", "status": "False"}]
+    assert leader_worker_set(found, 2).reason == "WaitingForPods"
+    assert deployment(found, 2).reason == "Stalled"
+
+
+def test_a_release_that_reports_no_generation_is_believed_once_it_reports_anything() -> None:
+    old = live(7, **GROUPS)
+    del old["status"]["observedGeneration"]
+    assert not leader_worker_set(old, 2).is_satisfied
+    old["status"]["conditions"] = [{"type": "Available", "status": "True"}]
+    assert leader_worker_set(old, 2).is_satisfied
+    assert not leader_worker_set({"metadata": {"generation": 1}}, 0).is_satisfied
