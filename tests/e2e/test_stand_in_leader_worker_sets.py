@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -95,7 +95,7 @@ async def _is_available(stage: Stage, groups: int) -> None:
 
 
 @pytest.fixture
-def big(stage: Stage) -> Iterator[Stage]:
+async def big(stage: Stage) -> AsyncIterator[Stage]:
     """A LeaderWorkerSet that is served and fills the fleet; its end is awaited."""
     with (
         installed(stage.cluster, LEADER_WORKER_SETS),
@@ -104,7 +104,7 @@ def big(stage: Stage) -> Iterator[Stage]:
         stage.kubectl("apply", "-f-", document=_workers())
         yield stage
         stage.kubectl("delete", "lws", "--all")
-        stage.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+        await eventually(lambda: not _pods(stage))
 
 
 async def test_two_groups_of_three_pods_become_ready_with_the_names_that_engines_rely_on(
@@ -139,26 +139,24 @@ async def test_two_groups_of_three_pods_become_ready_with_the_names_that_engines
 async def test_an_image_rolls_group_by_group_on_a_full_fleet(big: Stage) -> None:
     await _is_available(big, 2)
     before = {uid(pod) for pod in _pods(big).values()}
-    fewest = 2
+    offset = big.audit.offset()
     big.kubectl("apply", "-f-", document=_workers(image="registry.example/infera:2"))
-
-    def has_rolled() -> bool:
-        nonlocal fewest
-        status = _status(big)
-        fewest = min(fewest, status.get("readyReplicas", fewest))
-        if status.get("updatedReplicas", 2) < 2:
-            assert condition_of({"status": status}, "UpdateInProgress")["status"] == "True"
-        return status.get("updatedReplicas") == status.get("readyReplicas") == 2
-
-    await eventually(has_rolled)
-    assert fewest == 1
     await _is_available(big, 2)
-    assert condition_of({"status": _status(big)}, "UpdateInProgress")["status"] == "False"
+
     pods = _pods(big)
     assert before.isdisjoint(uid(pod) for pod in pods.values())
-    assert {pod["spec"]["containers"][0]["image"] for pod in pods.values()} == {
-        "registry.example/infera:2"
-    }
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods.values()}
+    assert images == {"registry.example/infera:2"}
+    said = [
+        event.body["status"]
+        for event in big.audit.mutating(from_offset=offset, user_agent_prefix="stand-in-lws")
+        if event.object_ref.subresource == "status" and event.landed
+    ]
+    assert said[0]["updatedReplicas"] == 0
+    assert condition_of({"status": said[0]}, "UpdateInProgress")["status"] == "True"
+    assert condition_of({"status": said[0]}, "Available")["status"] == "False"
+    assert min(status["readyReplicas"] for status in said) == 1
+    assert condition_of({"status": said[-1]}, "UpdateInProgress")["status"] == "False"
 
 
 async def test_a_full_fleet_keeps_the_last_group_pending_until_there_is_room(big: Stage) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crds.kind import Kind
-from crds.kubernetes import LEADER_WORKER_SET, ROLE, Manifest
+from crds.kubernetes import LEADER_WORKER_SET, POD, ROLE, Manifest
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.e2e.stage import CHILD_KINDS, Stage, controller_of, uid
 from tests.faults.own_loop import in_thread
@@ -208,4 +208,4 @@ async def test_the_reference_goes_on_until_it_is_stopped_and_says_what_it_said(
         await asyncio.sleep(2 * EVERY_SECONDS)
         assert _theirs(stage, offset) == []
         stage.kubectl("delete", "idep", name)
-        stage.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+        await eventually(lambda: not stage.cluster.get(POD.path(stage.namespace))["items"])

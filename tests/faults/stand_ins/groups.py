@@ -84,7 +84,7 @@ def own_pods(workers: Manifest, pods: Iterable[Manifest]) -> tuple[list[Manifest
     pods = list(pods)
     uid = workers["metadata"]["uid"]
     leaders = {
-        pod["metadata"]["uid"] for pod in pods if _is_leader(pod) and _controller_uid(pod) == uid
+        pod["metadata"]["uid"] for pod in pods if _is_leader(pod) and controller_uid(pod) == uid
     }
     own = [pod for pod in pods if leader_uid(pod) in leaders]
     return own, [pod for pod in pods if leader_uid(pod) not in leaders]
@@ -188,7 +188,13 @@ def is_ready(pod: Manifest) -> bool:
 
 def leader_uid(pod: Manifest) -> str:
     """Return the uid of the leader that a pod belongs to, its own where it leads."""
-    return str(pod["metadata"]["uid"]) if _is_leader(pod) else _controller_uid(pod)
+    return str(pod["metadata"]["uid"]) if _is_leader(pod) else controller_uid(pod)
+
+
+def controller_uid(item: Manifest) -> str:
+    """Return the uid of an object's controller; empty where it has none."""
+    owners: Iterable[Manifest] = item["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
 def headless_service(workers: Manifest) -> Manifest:
@@ -200,6 +206,7 @@ def headless_service(workers: Manifest) -> Manifest:
         "metadata": {
             "name": name,
             "namespace": workers["metadata"]["namespace"],
+            "labels": {SET_NAME: name},
             "ownerReferences": [_owner(LEADER_WORKER_SET.api_version, "LeaderWorkerSet", workers)],
         },
         "spec": {
@@ -276,11 +283,6 @@ def _owner(api_version: str, kind: str, owner: Manifest) -> Manifest:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def _controller_uid(pod: Manifest) -> str:
-    owners: Iterable[Manifest] = pod["metadata"].get("ownerReferences") or ()
-    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
 def _is_leader(pod: Manifest) -> bool:

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import UTC, datetime
 
+from crds.kind import Kind
 from crds.kubernetes import LEADER_WORKER_SET, POD, SERVICE, Manifest
 from handlers.cli.devstack.cluster import Cluster
-from tests.faults.stand_ins.client import ApiError, Client, Controller, Copy, Key
+from tests.faults.stand_ins.client import CONFLICT, ApiError, Client, Controller, Copy, Key
 from tests.faults.stand_ins.groups import (
     SET_NAME,
     Group,
+    controller_uid,
     groups_of,
     headless_service,
     leader_uid,
@@ -30,7 +32,6 @@ from tests.faults.stand_ins.groups import (
 
 MANAGER = "lws"
 """What the real controller calls itself in managedFields."""
-CONFLICT = 409
 
 
 class StandInLeaderWorkerSets:
@@ -47,7 +48,9 @@ class StandInLeaderWorkerSets:
         self._says_generation = says_generation
         self._sets = Copy(LEADER_WORKER_SET, "")
         self._pods = Copy(POD, SET_NAME)
-        self._controller = Controller(self._client, [self._sets, self._pods], self._reconcile)
+        self._services = Copy(SERVICE, SET_NAME)
+        watched = [self._sets, self._pods, self._services]
+        self._controller = Controller(self._client, watched, self._reconcile)
         self._born: defaultdict[str, set[str]] = defaultdict(set)
         """By a leader's uid, the pods that its group ever had."""
 
@@ -67,29 +70,35 @@ class StandInLeaderWorkerSets:
             by_set[metadata["namespace"], metadata["labels"][SET_NAME]].append(pod)
             self._born[leader_uid(pod)].add(metadata["name"])
         refused = False
-        for key in {*by_set, *self._sets.objects}:
+        for key in {*by_set, *self._sets.objects, *self._services.objects}:
             pods = by_set[key]
             workers = self._sets.objects.get(key)
+            service = self._services.objects.get(key)
             try:
                 if workers is None:
                     # The garbage collector's work; of a kind that is new it learns after 30 s.
-                    await self._delete(pods)
+                    await self._delete(POD, pods)
+                    await self._delete(SERVICE, [service] if service else [])
                 elif "deletionTimestamp" not in workers["metadata"]:
-                    await self._serve(workers, pods)
+                    await self._serve(workers, pods, service)
             except ApiError:
                 refused = True
         return refused
 
-    async def _serve(self, workers: Manifest, pods: list[Manifest]) -> None:
+    async def _serve(
+        self, workers: Manifest, pods: list[Manifest], service: Manifest | None
+    ) -> None:
         own, left = own_pods(workers, pods)
         groups = groups_of(workers, own)
         todo = plan(workers, groups, {group.index for group in groups if self._lost_one(group)})
         await self._write_status(workers, groups)
-        await self._delete([*left, *todo.delete])
-        if todo.create:
-            await self._create(headless_service(workers), SERVICE.path(_namespace(workers)))
+        await self._delete(POD, [*left, *todo.delete])
+        if service is None:
+            await self._create(SERVICE, headless_service(workers))
+        elif controller_uid(service) != workers["metadata"]["uid"]:
+            await self._delete(SERVICE, [service])
         for pod in todo.create:
-            await self._create(pod, POD.path(_namespace(workers)))
+            await self._create(POD, pod)
 
     def _lost_one(self, group: Group) -> bool:
         if group.leader is None:
@@ -97,19 +106,19 @@ class StandInLeaderWorkerSets:
         present = {pod["metadata"]["name"] for pod in group.pods.values()}
         return not self._born[leader_uid(group.leader)] <= present
 
-    async def _create(self, manifest: Manifest, path: str) -> None:
+    async def _create(self, kind: Kind, manifest: Manifest) -> None:
         """Create an object, unless one of that name is there: its end is an event that we see."""
         try:
-            await self._client.post(path, manifest)
+            await self._client.post(kind.path(manifest["metadata"]["namespace"]), manifest)
         except ApiError as exc:
             if exc.status != CONFLICT:
                 raise
 
-    async def _delete(self, pods: list[Manifest]) -> None:
-        for pod in pods:
-            metadata = pod["metadata"]
+    async def _delete(self, kind: Kind, items: list[Manifest]) -> None:
+        for item in items:
+            metadata = item["metadata"]
             if "deletionTimestamp" not in metadata:
-                path = POD.path(metadata["namespace"], metadata["name"])
+                path = kind.path(metadata["namespace"], metadata["name"])
                 await self._client.delete(path, metadata["uid"])
 
     async def _write_status(self, workers: Manifest, groups: list[Group]) -> None:
@@ -119,11 +128,7 @@ class StandInLeaderWorkerSets:
             del status["observedGeneration"]
         if status == workers.get("status"):
             return
-        kind = LEADER_WORKER_SET
-        path = kind.path(_namespace(workers), workers["metadata"]["name"], "status")
+        kind, metadata = LEADER_WORKER_SET, workers["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"], "status")
         body = {**workers, "apiVersion": kind.api_version, "kind": kind.kind, "status": status}
         await self._client.put(path, body)
-
-
-def _namespace(workers: Manifest) -> str:
-    return str(workers["metadata"]["namespace"])
