@@ -144,7 +144,7 @@ class Copy:
 
     async def _follow(self, client: Client, changed: asyncio.Event) -> None:
         listed = await client.get(self.kind.path(), **self._query)
-        self.objects = {_key(item): item for item in listed["items"]}
+        self.objects = {_key(item): item for item in listed["items"] or ()}
         self.is_known = True
         changed.set()
         version = listed["metadata"]["resourceVersion"]

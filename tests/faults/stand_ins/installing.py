@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,9 @@ from handlers.cli.devstack.cluster import Cluster
 from tests.faults.stand_ins import INFERENCE_POOL_CRD, LEADER_WORKER_SET_CRD
 from tests.faults.stand_ins.gateways import GATEWAY, HTTP_ROUTE, INFERENCE_POOL
 from tests.faults.stand_ins.pod_template import OPENAPI, pod_template_schema
+from tests.stack.eventually import PATIENCE_SECONDS
+
+POLL_SECONDS = 0.1
 
 
 class Crd(Struct, frozen=True):
@@ -53,9 +57,7 @@ def install_crds(cluster: Cluster, crds: Sequence[Crd]) -> list[Crd]:
     for crd in new:
         cluster.kubectl("create", "-f", str(crd.file(cluster)))
     for crd in new:
-        name = crd.kind.crd_name
-        cluster.kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=30s")
-        cluster.kubectl("get", name, "--all-namespaces")  # it waits while the storage begins
+        _wait_until_served(cluster, crd.kind)
     return new
 
 
@@ -64,6 +66,18 @@ def remove_crds(cluster: Cluster, crds: Sequence[Crd]) -> None:
     for crd in crds:
         name = f"crd/{crd.kind.crd_name}"
         cluster.kubectl("delete", name, "--ignore-not-found", "--timeout=60s")
+
+
+def _wait_until_served(cluster: Cluster, kind: Kind) -> None:
+    """Return once kubectl finds the kind and can list it: both take a moment after its CRD."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        listed = cluster.kubectl("get", kind.crd_name, "--all-namespaces", check=False)
+        if not listed.returncode:
+            return
+        if time.monotonic() > deadline:
+            pytest.fail(f"{kind.crd_name} is not served: {listed.stderr}")
+        time.sleep(POLL_SECONDS)
 
 
 def _leader_worker_set_crd(cluster: Cluster) -> Path:
