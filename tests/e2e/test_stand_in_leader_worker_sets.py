@@ -89,7 +89,7 @@ async def _is_available(stage: Stage, groups: int) -> None:
         status = _status(stage)
         counts = [status.get(f) for f in ("replicas", "readyReplicas", "updatedReplicas")]
         assert counts == [groups] * 3, status
-        return condition_of({"status": status}, "Available")["status"] == "True"
+        return bool(condition_of({"status": status}, "Available")["status"] == "True")
 
     await eventually(are_ready)
 
@@ -169,7 +169,7 @@ async def test_a_full_fleet_keeps_the_last_group_pending_until_there_is_room(big
         assert reasons.count("Unschedulable") == 3, reasons
         status = _status(big)
         assert (status["replicas"], status["readyReplicas"]) == (3, 2), status
-        return condition_of({"status": status}, "Available")["status"] == "False"
+        return bool(condition_of({"status": status}, "Available")["status"] == "False")
 
     await eventually(waits_for_room)
     big.cluster.kubectl("uncordon", *SPARE)

@@ -62,6 +62,7 @@ class Client:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+        await asyncio.sleep(0)
 
     async def get(self, path: str, **query: str) -> Manifest:
         """Return what is at a path."""
@@ -98,8 +99,13 @@ class Client:
         async with self._session.get(path, params={**query, "watch": "1"}, timeout=waits) as reply:
             if not reply.ok:
                 raise ApiError(reply.status, await reply.text())
-            while (line := await reply.content.readline()).endswith(b"\n"):
-                yield msgspec.json.decode(line)
+            try:
+                while (line := await reply.content.readline()).endswith(b"\n"):
+                    yield msgspec.json.decode(line)
+            finally:
+                # TLS would say goodbye and wait for the answer, which outlives the session.
+                if reply.connection is not None and reply.connection.transport is not None:
+                    reply.connection.transport.abort()
 
     async def _ask(
         self, method: str, path: str, query: Mapping[str, str], body: Manifest | None = None

@@ -69,8 +69,8 @@ class StandInGateways:
         serves: defaultdict[Key, set[Key]] = defaultdict(set)
         for route in self._routes.objects.values():
             wanted.append((HTTP_ROUTE, route, _route_status(route, gateways, self._pools.objects)))
-            for pool in _pools_of(route):
-                serves[pool] |= {
+            for key in _pools_of(route):
+                serves[key] |= {
                     gateway for gateway in _parents(route) if _admits(gateways, gateway, route)
                 }
         for key, pool in self._pools.objects.items():
