@@ -20,7 +20,12 @@ from tests.faults.stand_ins.groups import (
     revision_of,
     to_replace,
 )
-from tests.faults.stand_ins.installing import LEADER_WORKER_SETS, installed
+from tests.faults.stand_ins.installing import (
+    LEADER_WORKER_SETS,
+    install_crds,
+    installed,
+    remove_crds,
+)
 from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
@@ -94,17 +99,20 @@ async def _is_available(stage: Stage, groups: int) -> None:
     await eventually(are_ready)
 
 
+@pytest.fixture(scope="module")
+def served(plane: ControlPlane) -> Iterator[None]:
+    """LeaderWorkerSets are served."""
+    with installed(plane, LEADER_WORKER_SETS), in_thread(StandInLeaderWorkerSets(plane)):
+        yield
+
+
 @pytest.fixture
-async def big(stage: Stage) -> AsyncIterator[Stage]:
-    """A LeaderWorkerSet that is served and fills the fleet; its end is awaited."""
-    with (
-        installed(stage.cluster, LEADER_WORKER_SETS),
-        in_thread(StandInLeaderWorkerSets(stage.cluster)),
-    ):
-        stage.kubectl("apply", "-f-", document=_workers())
-        yield stage
-        stage.kubectl("delete", "lws", "--all")
-        await eventually(lambda: not _pods(stage))
+async def big(stage: Stage, served: None) -> AsyncIterator[Stage]:
+    """A LeaderWorkerSet that fills the fleet; its end is awaited."""
+    stage.kubectl("apply", "-f-", document=_workers())
+    yield stage
+    stage.kubectl("delete", "lws", "--all")
+    await eventually(lambda: not _pods(stage))
 
 
 async def test_two_groups_of_three_pods_become_ready_with_the_names_that_engines_rely_on(
@@ -213,6 +221,15 @@ async def test_a_set_that_is_deleted_while_it_rolls_goes_with_its_pods_and_may_c
         return before.isdisjoint(uid(pod) for pod in pods.values())
 
     await eventually(is_alone)
+
+
+async def test_a_crd_that_is_removed_takes_sets_and_pods_along_and_comes_again(big: Stage) -> None:
+    await _is_available(big, 2)
+    remove_crds(big.cluster, [LEADER_WORKER_SETS])
+    await eventually(lambda: not _pods(big))
+    assert install_crds(big.cluster, [LEADER_WORKER_SETS]) == [LEADER_WORKER_SETS]
+    big.kubectl("apply", "-f-", document=_workers())
+    await _is_available(big, 2)
 
 
 READY, OLD, NEW = True, "old", "new"

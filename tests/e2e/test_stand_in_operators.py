@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from tests.faults.stand_ins.gateways import (
     INFERENCE_POOL,
     StandInGateways,
 )
-from tests.faults.stand_ins.installing import ALL, GAIE, installed
+from tests.faults.stand_ins.installing import ALL, installed
 from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.faults.stand_ins.reference_operator import (
     EVERY_SECONDS,
@@ -32,8 +32,23 @@ from tests.faults.stand_ins.reference_operator import (
     golden,
 )
 from tests.stack.eventually import eventually
+from tests.stack.fixtures import Weir
 
 # The Gateway
+
+
+@pytest.fixture(scope="module")
+def kinds_of_others(control_plane: ControlPlane) -> Iterator[None]:
+    """LeaderWorkerSets and all that GAIE needs can be made."""
+    with installed(control_plane, *ALL):
+        yield
+
+
+@pytest.fixture
+def stage(control_plane: ControlPlane, namespace: str, weir: Weir) -> Stage:
+    """A namespace in which Weir does not run."""
+    return Stage(control_plane, namespace, weir)
+
 
 PARENT = {"group": GATEWAY_GROUP, "kind": "Gateway", "name": "inference"}
 
@@ -80,7 +95,7 @@ def _route_and_pool(gateway_namespace: str) -> list[Manifest]:
 
 
 async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
-    control_plane: ControlPlane, stage: Stage
+    kinds_of_others: None, stage: Stage
 ) -> None:
     def says(kind: Kind, name: str) -> list[dict[str, str]]:
         parents = (stage.get(kind, name).get("status") or {}).get("parents") or []
@@ -95,7 +110,7 @@ async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
         )
 
     accepted = {"Accepted": "True", "ResolvedRefs": "True"}
-    with installed(stage.cluster, *GAIE), in_thread(StandInGateways(stage.cluster)):
+    with in_thread(StandInGateways(stage.cluster)):
         stage.kubectl("apply", "-f-", document=_gateway())
         for document in _route_and_pool(stage.namespace):
             stage.kubectl("apply", "-f-", document=document)
@@ -142,34 +157,33 @@ def _theirs(stage: Stage, offset: int) -> list[str]:
 
 
 async def test_children_of_a_golden_are_written_once_and_by_the_manager_of_the_reference(
-    control_plane: ControlPlane, stage: Stage
+    kinds_of_others: None, stage: Stage
 ) -> None:
-    with installed(stage.cluster, *ALL):
-        for name in NAMES:
-            served = golden(name)
-            stage.kubectl("apply", "-f-", document=served.resource)
-            operator = StandInReferenceOperator(stage.cluster, stage.namespace, served)
-            await operator.once()
-            resource = stage.resource(name)
-            is_refused = resource["status"]["state"] == "failed"
-            assert is_refused == (served.status["state"] == "failed"), name
-            for key, child in _children(stage, served).items():
-                assert controller_of(child)["uid"] == uid(resource), key
-                entries = [
-                    (entry["operation"], entry.get("subresource"))
-                    for entry in child["metadata"]["managedFields"]
-                    if entry["manager"] == MANAGER
-                ]
-                assert entries == [("Update", None)], key
-            offset = stage.audit.offset()
-            await operator.once()
-            assert _theirs(stage, offset) == []
-            stage.kubectl("delete", "idep", name)
+    for name in NAMES:
+        served = golden(name)
+        stage.kubectl("apply", "-f-", document=served.resource)
+        operator = StandInReferenceOperator(stage.cluster, stage.namespace, served)
+        await operator.once()
+        resource = stage.resource(name)
+        is_refused = resource["status"]["state"] == "failed"
+        assert is_refused == (served.status["state"] == "failed"), name
+        for key, child in _children(stage, served).items():
+            assert controller_of(child)["uid"] == uid(resource), key
+            entries = [
+                (entry["operation"], entry.get("subresource"))
+                for entry in child["metadata"]["managedFields"]
+                if entry["manager"] == MANAGER
+            ]
+            assert entries == [("Update", None)], key
+        offset = stage.audit.offset()
+        await operator.once()
+        assert _theirs(stage, offset) == []
+        stage.kubectl("delete", "idep", name)
 
 
 @pytest.mark.parametrize("name", ["multinode", "gaie-hosts"])
 async def test_the_reference_goes_on_until_it_is_stopped_and_says_what_it_said(
-    control_plane: ControlPlane, stage: Stage, name: str
+    kinds_of_others: None, stage: Stage, name: str
 ) -> None:
     """No Gateway is served: the goldens were made so."""
     served = golden(name)
@@ -185,10 +199,7 @@ async def test_the_reference_goes_on_until_it_is_stopped_and_says_what_it_said(
         assert managers == {key: sorted(map(tuple, of)) for key, of in served.managers.items()}
         return True
 
-    with (
-        installed(stage.cluster, *ALL),
-        in_thread(StandInLeaderWorkerSets(stage.cluster)),
-    ):
+    with in_thread(StandInLeaderWorkerSets(stage.cluster)):
         stage.kubectl("apply", "-f-", document=served.resource)
         role = f"role/{name}-disc"
         with in_thread(StandInReferenceOperator(stage.cluster, stage.namespace, served)):
