@@ -223,6 +223,13 @@ async def test_a_set_that_is_deleted_while_it_rolls_goes_with_its_pods_and_may_c
     await eventually(is_alone)
 
 
+async def test_a_restart_of_the_api_server_is_followed(big: Stage) -> None:
+    await _is_available(big, 2)
+    big.cluster.restart_api_server()
+    big.kubectl("scale", "lws/big", "--replicas=1")
+    await _is_available(big, 1)
+
+
 async def test_a_crd_that_is_removed_takes_sets_and_pods_along_and_comes_again(big: Stage) -> None:
     await _is_available(big, 2)
     remove_crds(big.cluster, [LEADER_WORKER_SETS])

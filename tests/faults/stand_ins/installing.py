@@ -94,7 +94,10 @@ def _leader_worker_set_crd(cluster: Cluster) -> Path:
 
 
 def _of_the_gateway_api(name: str) -> Path:
-    """Return a file of the real Gateway API, fetched once into the project's cache."""
+    """Return a file of the real Gateway API: from KUBEBUILDER_ASSETS, or fetched into the cache."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and (Path(assets) / name).exists():
+        return Path(assets) / name
     try:
         return install.install(install.GATEWAY_API, os.environ) / name
     except install.InstallError as exc:
