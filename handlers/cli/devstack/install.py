@@ -29,6 +29,10 @@ from handlers.cli.devstack.progress import Say, heartbeat, say
 BUILD_SECONDS = 3600.0
 """A cold build of Kubernetes takes 4.5 minutes on two cores; far more is a hang."""
 
+_GATEWAY_API_FILES = (
+    "gateway.networking.k8s.io_gateways.yaml",
+    "gateway.networking.k8s.io_httproutes.yaml",
+)
 _KUBERNETES_BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
@@ -283,6 +287,13 @@ def _build_nats_server(go: Go, folder: Path) -> None:
     )
 
 
+def _fetch_gateway_api(go: Go, folder: Path) -> None:
+    """Copy the CRDs of the standard channel out of their module."""
+    module = go.module("sigs.k8s.io/gateway-api", versions.GATEWAY_API)
+    for name in _GATEWAY_API_FILES:
+        shutil.copyfile(Path(module["Dir"]) / "config" / "crd" / "standard" / name, folder / name)
+
+
 KUBERNETES = Package(
     name="kubernetes",
     version=versions.KUBERNETES,
@@ -315,3 +326,12 @@ NATS_SERVER = Package(
     takes="about 20 s",
     build=_build_nats_server,
 )
+GATEWAY_API = Package(
+    name="gateway-api",
+    version=versions.GATEWAY_API,
+    oldest=versions.GATEWAY_API,
+    files=_GATEWAY_API_FILES,
+    takes="a few seconds",
+    build=_fetch_gateway_api,
+)
+"""Two CRDs, which tests install; no program."""

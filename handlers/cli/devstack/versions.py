@@ -18,6 +18,9 @@ NATS_SERVER = "2.15.2"
 NATS_SERVER_OLDEST = "2.12"
 """Message schedules and TTLs, which the queue is made of."""
 
+GATEWAY_API = "1.6.3"
+"""CRDs of Gateway and HTTPRoute, for tests."""
+
 GO_OLDEST = "1.26"
 """What k8s.io/kubernetes of the pinned version asks of the Go tool chain."""
 
