@@ -29,6 +29,7 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
+from handlers.handover import Handover, open_handovers
 from handlers.lookout import Lookout
 from handlers.prune import listed, prune, stale_candidates
 from handlers.reads import Reads
@@ -64,6 +65,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
     rendering: Rendering
 
 
+class Matched(Struct, frozen=True, kw_only=True):
+    """How the children stand once all are made and the stale are gone."""
+
+    children: list[Child]
+    problems: list[Problem]
+    """What is not as it should be."""
+    handovers: tuple[Handover, ...] = ()
+    """What is stale and serves on."""
+
+
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
     """Return what a resource asks for; raise TerminalError where only an edit of it helps."""
     typed = decoded(handler, resource)
@@ -86,7 +97,7 @@ async def match_children(
     world: World,
     lookout: Lookout,
     reads: Reads,
-) -> tuple[list[Child], list[Problem]]:
+) -> Matched:
     """
     Return every child as it stands once all are made and the stale are gone, and what is not.
 
@@ -117,7 +128,7 @@ async def match_children(
     rendering = wanted.rendering
     glanced = await glance(event, rendering, state, making)
     if glanced is not None:
-        return glanced, []
+        return Matched(children=glanced, problems=[])
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
     stale = await stale_candidates(making, names, _candidates(event, state))
     children = await make_all(making, rendering.children)
@@ -126,8 +137,13 @@ async def match_children(
         stale += await listed(making, handler.pod_selector(wanted.typed))
     if _was_edited(making):
         stale += tuple(handler.recorded(wanted.typed))
-    problems += await prune(making, names, stale)
-    return children, problems
+    handovers = await open_handovers(
+        making, handler, wanted.typed, rendering.succeeds, children, stale
+    )
+    # A dry run tells of what goes, even where that is later; not of what would stay for good.
+    kept = [one.predecessor for one in handovers if one.is_blocked or not world.settings.dry_run]
+    problems += await prune(making, (*names, *kept), stale)
+    return Matched(children=children, problems=problems, handovers=handovers)
 
 
 def decoded(handler: AnyHandler, resource: Manifest) -> Any:
@@ -146,13 +162,13 @@ def decoded(handler: AnyHandler, resource: Manifest) -> Any:
 
 def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
-    Return where stale children may be: the hint, and what could not be deleted the last time.
+    Return where stale children may be: the hint, and what could not go the last time.
 
     A timer brings no hint. After an edit what the last status names is looked for besides, once
     the edit is carried out; in a resync a LIST says more, whatever bridge and status have missed.
     """
     hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
-    return hinted | {problem.child for problem in state.refused}
+    return hinted | {problem.child for problem in state.refused} | {*state.handing_over}
 
 
 def _was_edited(making: Making) -> bool:

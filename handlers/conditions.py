@@ -71,6 +71,8 @@ class Reason(StrEnum):
     """Undo the edit, or delete the child so that it is made anew."""
     ROLLOUT_WAITS = "RolloutWaits"
     """Wait: this version of Weir replaces the pods of so many workloads a minute."""
+    HANDING_OVER = "HandingOver"
+    """Wait: a workload of the former kind serves until its successor does."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
     PAUSED = "Paused"
@@ -96,6 +98,8 @@ _PROBLEMS = frozenset(
     }
 )
 """Reasons that make an event a warning when Ready is False for them."""
+_NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER})
+"""Reasons of a Warning that ask nothing of anybody: an Event for one is an ordinary one."""
 MESSAGE_LENGTH_MAX = 1024
 """Of a condition's message; the standard allows 32,768, a reader much less."""
 
@@ -237,6 +241,6 @@ def _listed(status: Manifest | None) -> list[Mapping[str, Any]]:
 def _is_warning(type_: str, status: str, reason: str) -> bool:
     if type_ == READY:
         return status == "False" and reason in _PROBLEMS
-    if reason == Reason.SCALED_BY_OTHER:
+    if reason in _NO_WARNINGS:
         return False
     return type_ in (DEGRADED, WARNING) and status == "True"

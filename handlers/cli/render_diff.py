@@ -288,10 +288,10 @@ async def _compared(
         else:
             lookout.require_silence(resource)
             wanted = wanted_of(handler, resource, world.facts)
-            children, problems = await match_children(
+            matched = await match_children(
                 event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
             )
-            objects = objects_of(children, problems, dry_run.foretold)
+            objects = objects_of(matched, dry_run.foretold)
     except TerminalError as exc:
         note = f"left as it is: {exc.reason}: {exc.message}"
     except GiveBack as exc:

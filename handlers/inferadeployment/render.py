@@ -9,10 +9,10 @@ The children that an InferaDeployment asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from crds.inferadeployment import KIND, InferaDeployment, Service
-from crds.kubernetes import DEPLOYMENT, SERVICE, Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, Rendering
 from handlers.inferadeployment import checks, discovery, nats
@@ -21,6 +21,7 @@ from handlers.inferadeployment.names import (
     common_children,
     service_children,
     service_labels,
+    successions,
 )
 from handlers.inferadeployment.podspec import Template, port_of, template
 from handlers.manifests import child
@@ -48,7 +49,12 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
         children += _workload(resource, name, service, pods)
         notices += _notices(name, pods)
         notices += checks.ignored(resource, name, service, bus)
-    return Rendering(children=tuple(children), notices=tuple(notices), keep=tuple(_kept(resource)))
+    return Rendering(
+        children=tuple(children),
+        notices=tuple(notices),
+        keep=tuple(_kept(resource)),
+        succeeds=_succeeds(resource, children),
+    )
 
 
 def is_served(resource: InferaDeployment, service: Service) -> bool:
@@ -137,6 +143,20 @@ def _kept(resource: InferaDeployment) -> Iterator[ChildName]:
             yield from service_children(resource.metadata.name, name)
     if not _is_served_at_all(resource):
         yield from common_children(resource.metadata.name)
+
+
+def _succeeds(
+    resource: InferaDeployment, children: Iterable[Manifest]
+) -> dict[ChildName, ChildName]:
+    """Return, of every service, the workload of the other kind that the rendered one replaces."""
+    rendered = {(child["kind"], child["metadata"]["name"]) for child in children}
+    return {
+        former: successor
+        for name in resource.spec.services
+        for kind in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind)
+        for former, successor in successions(resource.metadata.name, name, kind).items()
+        if successor in rendered
+    }
 
 
 def _later(message: str) -> Notice:
