@@ -120,6 +120,7 @@ async def match_children(
         may_roll_out=world.may_roll_out,
         lookout=lookout,
         reads=reads,
+        spared=wanted.rendering.spared,
         # A timer brings no hint, and was armed by somebody who looked.
         is_birth=event.type is not EventType.TIMER
         and not event.children

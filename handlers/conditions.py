@@ -73,6 +73,8 @@ class Reason(StrEnum):
     """Wait: this version of Weir replaces the pods of so many workloads a minute."""
     HANDING_OVER = "HandingOver"
     """Wait: a workload of the former kind serves until its successor does."""
+    TEMPLATE_KEPT = "TemplateKept"
+    """Nothing to do: pods of another operator's making go on until an edit asks for others."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
     PAUSED = "Paused"
@@ -98,7 +100,7 @@ _PROBLEMS = frozenset(
     }
 )
 """Reasons that make an event a warning when Ready is False for them."""
-_NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER})
+_NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER, Reason.TEMPLATE_KEPT})
 """Reasons of a Warning that ask nothing of anybody: an Event for one is an ordinary one."""
 MESSAGE_LENGTH_MAX = 1024
 """Of a condition's message; the standard allows 32,768, a reader much less."""

@@ -53,6 +53,13 @@ class Rendering(Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...] = ()
     keep: tuple[ChildName, ...] = ()
     """Children that are not rendered and yet not stale: prune leaves them as they are."""
+    spared: Mapping[ChildName, str] = {}
+    """
+    Workloads whose pods do not restart over our taking over what another operator made.
+
+    With the image that the resource itself names for them, empty where it names none: the template
+    that was found stays until that is an image which it does not run.
+    """
     succeeds: Mapping[ChildName, ChildName] = {}
     """
     Workloads of another kind that rendered ones replace: the former one to its successor.

@@ -34,6 +34,7 @@ from handlers.conditions import (
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.handover import notices_of
+from handlers.kept import KEPT, kept_by
 from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout
 from handlers.pause import PausedWrites, is_paused, paused_status
@@ -230,13 +231,26 @@ def _notices(children: list[Child]) -> tuple[Notice, ...]:
 
     told: tuple[tuple[str, str, bool, list[str]], ...] = (
         (
-            "NotServedYet",
+            Reason.TEMPLATE_KEPT,
             (
-                "taking over what another operator made without a restart is not served "
-                "by this version yet, so it is left as it is: "
+                "their pods go on as another operator made them, until an edit asks for another "
+                f"image or other pods, or somebody removes the annotation {KEPT}: "
             ),
             False,
-            [title(child) for child in children if child.is_left],
+            [title(child) for child in children if kept_by(child.live or {}) is not None],
+        ),
+        (
+            Reason.IMMUTABLE_FIELD,
+            (
+                "only a new object can hold them, so they stay as they are; undo the edit, or "
+                "delete the object so that it is made anew: "
+            ),
+            True,
+            [
+                f"spec.{field} of {title(child)}"
+                for child in children
+                for field in child.unchangeable
+            ],
         ),
         (
             "RolloutWaits",

@@ -16,7 +16,7 @@ from handlers.cli import output
 from handlers.conditions import Reason
 from handlers.difference import FieldChange
 from handlers.dry_run import Foretold
-from handlers.handler import ChildName, Problem
+from handlers.handler import Problem
 from handlers.handover import Handover, waits_for
 from handlers.lookout import OTHER_OPERATOR
 
@@ -95,7 +95,6 @@ def objects_of(matched: Matched, foretold: Iterable[Foretold]) -> tuple[ObjectDi
         *(_changed(one, serves.get(one.name)) for one in ordered if one.name not in kept),
         *(_kept(problem) for problem in kept.values()),
         *(_serving(handover) for handover in matched.handovers if handover.is_blocked),
-        *(_left(child.name) for child in matched.children if child.is_left),
     )
 
 
@@ -184,16 +183,6 @@ def _kept(problem: Problem) -> ObjectDifference:
         name=problem.child.name,
         reason=problem.reason,
         message=problem.message,
-    )
-
-
-def _left(name: ChildName) -> ObjectDifference:
-    return ObjectDifference(
-        action="leave",
-        kind=name.kind,
-        name=name.name,
-        reason=OTHER_OPERATOR,
-        message="another operator made it, and this version leaves it as it is",
     )
 
 

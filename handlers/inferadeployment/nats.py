@@ -10,7 +10,7 @@ from msgspec import Struct
 from crds.inferadeployment import KIND, InferaDeployment, Nats
 from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
 from handlers.conditions import Reason
-from handlers.handler import Facts, TerminalError
+from handlers.handler import ChildName, Facts, TerminalError
 from handlers.inferadeployment.names import NATS, child_name, nats_labels
 from handlers.manifests import child
 
@@ -107,6 +107,13 @@ def children(resource: InferaDeployment) -> Iterator[Manifest]:
             "volumeClaimTemplates": [_claim(wanted)],
         },
     )
+
+
+def spared(resource: InferaDeployment) -> dict[ChildName, str]:
+    """Return the own broker, and the image that the resource names for it, if any."""
+    wanted = resource.spec.nats or Nats()
+    name = child_name(resource.metadata.name, NATS)
+    return {ChildName(STATEFUL_SET.kind, name): wanted.image or ""}
 
 
 def _plain(source: Source, url: str) -> Bus:

@@ -53,6 +53,7 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
         children=tuple(children),
         notices=tuple(notices),
         keep=tuple(_kept(resource)),
+        spared=nats.spared(resource) if bus is not None and bus.source == "managed" else {},
         succeeds=_succeeds(resource, children),
     )
 
