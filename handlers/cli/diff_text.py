@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from bridge.events import ObjectKey
+from handlers.apply import Child
 from handlers.children import Matched
 from handlers.cli import output
 from handlers.conditions import Reason
@@ -94,6 +95,7 @@ def objects_of(matched: Matched, foretold: Iterable[Foretold]) -> tuple[ObjectDi
     return (
         *(_changed(one, serves.get(one.name)) for one in ordered if one.name not in kept),
         *(_kept(problem) for problem in kept.values()),
+        *(_fixed(child) for child in matched.children if child.unchangeable),
         *(_serving(handover) for handover in matched.handovers if handover.is_blocked),
     )
 
@@ -162,6 +164,17 @@ def _changed(one: Foretold, handover: Handover | None) -> ObjectDifference:
         pods=one.pods,
         reason=Reason.HANDING_OVER if handover else "",
         message=waits_for(handover) if handover else "",
+    )
+
+
+def _fixed(child: Child) -> ObjectDifference:
+    fields = ", ".join(f"spec.{field}" for field in child.unchangeable)
+    return ObjectDifference(
+        action="blocked",
+        kind=child.name.kind,
+        name=child.name.name,
+        reason=Reason.IMMUTABLE_FIELD,
+        message=f"only a new object can hold another {fields}: stays as it is",
     )
 
 

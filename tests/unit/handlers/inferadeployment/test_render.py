@@ -137,6 +137,30 @@ def test_a_service_of_several_nodes_waits_and_the_others_go_on() -> None:
     assert ChildName("ServiceAccount", "demo-disc") not in rendering.keep
 
 
+def test_a_workload_succeeds_the_one_of_the_other_kind_of_its_name() -> None:
+    assert rendered(a_resource()).succeeds == {
+        ChildName("LeaderWorkerSet", f"demo-{service}"): ChildName("Deployment", f"demo-{service}")
+        for service in ("server", "worker")
+    }
+
+
+@pytest.mark.parametrize(
+    ("nats", "spared"),
+    [
+        ({}, {ChildName("StatefulSet", "demo-nats"): ""}),
+        ({"image": "nats:2.11"}, {ChildName("StatefulSet", "demo-nats"): "nats:2.11"}),
+        (None, {ChildName("StatefulSet", "demo-nats"): ""}),
+        ({"deploy": False}, {}),
+        ({"url": "nats://n:4222"}, {}),
+    ],
+)
+def test_an_own_broker_is_spared_with_the_image_that_the_resource_names(
+    nats: dict[str, Any] | None, spared: dict[ChildName, str]
+) -> None:
+    """Not with ours, which stands in for one that it does not name."""
+    assert rendered(a_resource(nats=nats)).spared == spared
+
+
 def test_a_gateway_waits_and_the_workers_go_on() -> None:
     gaie = {"enabled": True, "tokenizerPath": "t", "gatewayName": "g"}
     rendering = rendered(a_resource(gaie=gaie))
