@@ -19,6 +19,8 @@ _FACTORS: Mapping[str, Decimal] = {
 
 def same_value(left: Any, right: Any) -> bool:
     """Return whether two values are equal, or the same quantity in two spellings."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
     if left == right:
         return True
     amounts = _amount(left), _amount(right)
@@ -26,7 +28,7 @@ def same_value(left: Any, right: Any) -> bool:
 
 
 def _amount(value: Any) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if not isinstance(value, int | float | str):
         return None
     matched = _QUANTITY.fullmatch(str(value))
     return Decimal(matched[1]) * _FACTORS[matched[2] or ""] if matched else None

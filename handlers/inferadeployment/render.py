@@ -150,7 +150,7 @@ def _succeeds(
     resource: InferaDeployment, children: Iterable[Manifest]
 ) -> dict[ChildName, ChildName]:
     """Return, of every service, the workload of the other kind that the rendered one replaces."""
-    rendered = {(child["kind"], child["metadata"]["name"]) for child in children}
+    rendered = {ChildName(child["kind"], child["metadata"]["name"]) for child in children}
     return {
         former: successor
         for name in resource.spec.services
