@@ -8,7 +8,6 @@ its siblings go on; what concerns the backend is raised.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,7 @@ from handlers.fields import (
     dotted,
     merged,
     missing,
-    parse_path,
+    not_declared,
     taken_back,
     without,
 )
@@ -50,15 +49,12 @@ from handlers.handler import ChildName, Problem
 from handlers.lookout import OTHER_OPERATORS, Lookout
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL, Reads
-from handlers.take_over import taken_over
+from handlers.take_over import UNKNOWN_FIELDS_MAX, taken_over
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
 
 CONFLICT_RETRIES = 4
-UNKNOWN_FIELDS_MAX = 16
-NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
-"""Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 IMMUTABLE = ("field is immutable", "updates to statefulset spec for fields other than")
 """Words of the API server's validation for what only a new object can hold."""
 log = logger(__name__)
@@ -315,7 +311,7 @@ async def _apply(
             live = await making.writer.apply(kind, live, plan.with_foreign_replicas(sent, live))
             found = missing(manifest, live)
         except (Refused, Unavailable) as exc:
-            found = _not_declared(exc)
+            found = not_declared(exc.message)
             if all(lost in left_out for lost in found):
                 raise
         else:
@@ -323,11 +319,6 @@ async def _apply(
                 return Child(name=name, live=live, ignored=plan.ignored_fields(live))
         left_out += [lost for lost in found if lost not in left_out]
     return _problem(name, live, "FieldNotKnown", f"more than {UNKNOWN_FIELDS_MAX} unknown fields")
-
-
-def _not_declared(exc: KubeError) -> list[Dropped]:
-    """Return the paths that a typed-patch error says the server's schema does not hold."""
-    return [Dropped(parse_path(path), is_empty=False) for path in NOT_DECLARED.findall(exc.message)]
 
 
 def _refused(name: ChildName, live: Manifest | None, exc: KubeError) -> Child:

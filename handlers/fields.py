@@ -30,6 +30,8 @@ KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 """What the server sets where an item of a keyed list leaves out a part of its key."""
 DECODED_MAX = 4096
 """Keys of list items that are remembered decoded: they are the same few in all objects."""
+_NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
+"""Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 _PART = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^.\[]+')
 _KEY = re.compile(r'([^=,\[\]]+)=("(?:[^"\\]|\\.)*"|[^,\]]*)')
 
@@ -110,6 +112,11 @@ def is_empty(value: Any) -> bool:
 def parse_path(text: str) -> Path:
     """Return the path that the server wrote as `.spec.containers[name="x"].foo`."""
     return tuple(_PART.findall(text))
+
+
+def not_declared(message: str) -> list[Dropped]:
+    """Return the paths that a typed-patch error says the server's schema does not hold."""
+    return [Dropped(parse_path(path), is_empty=False) for path in _NOT_DECLARED.findall(message)]
 
 
 def dotted(path: Path) -> str:

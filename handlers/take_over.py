@@ -13,8 +13,11 @@ from bridge.kube_errors import Refused, Unavailable
 from handlers import kept, plan
 from handlers.difference import restarts
 from handlers.errors import is_of_one_object
-from handlers.fields import entries_of, merged
+from handlers.fields import entries_of, merged, not_declared, without
 from handlers.lookout import OTHER_OPERATORS
+
+UNKNOWN_FIELDS_MAX = 16
+"""Fields of one child that the API server does not know, and that are left out one by one."""
 
 if TYPE_CHECKING:
     from crds.kind import Kind
@@ -45,11 +48,16 @@ async def _would_restart(writer: Writes, kind: Kind, manifest: Manifest, live: M
     """Return whether our template would replace pods, or nobody can say so."""
     entries = merged(live, OTHER_OPERATORS) or entries_of(live)
     sent = plan.with_foreign_replicas(manifest, live)
-    try:
-        after = await writer.tried(kind, live, sent, entries)
-    except (Refused, Unavailable) as exc:
-        # A webhook that takes no dry run, or a field that the server does not know.
-        if isinstance(exc, Unavailable) and not is_of_one_object(exc):
-            raise
-        return True
-    return restarts(live, after)
+    for _ in range(UNKNOWN_FIELDS_MAX):
+        try:
+            return restarts(live, await writer.tried(kind, live, sent, entries))
+        except (Refused, Unavailable) as exc:
+            unknown = not_declared(exc.message)
+            if not unknown:
+                # Such as of a webhook that takes no dry run.
+                if isinstance(exc, Unavailable) and not is_of_one_object(exc):
+                    raise
+                return True
+            for path, _is_empty in unknown:
+                sent = without(sent, path)
+    return True

@@ -6,7 +6,6 @@ It writes whole objects, as manager `infera-operator` with operation Update; her
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -25,6 +24,7 @@ from handlers.fields import entries_of
 from handlers.handler import Facts, Rendering
 from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT, kept_by
+from tests.golden.test_reference import INPUTS
 from tests.services.handlers.conftest import Desk
 from tests.services.handlers.renderings import a_container, a_deployment
 from tests.services.handlers.test_handover import EndingLease
@@ -371,11 +371,9 @@ def _cases() -> dict[str, tuple[Path, Path]]:
         for folder in sorted(OWN_GOLDENS.iterdir())
         if (folder / "manifests.yaml").exists()
     }
-    folder = os.environ.get("WEIR_GOLDEN_DIR")
-    for path in sorted(Path(folder).rglob("*.in.yaml")) if folder else ():
+    for path in INPUTS:
         children = path.with_name(path.name.replace(".in.yaml", ".children.yaml"))
-        if children.exists() and children.read_text("utf-8").strip():
-            found[f"reference {path.name}"] = (path, children)
+        found[f"reference {path.name}"] = (path, children)
     return found
 
 
@@ -433,7 +431,7 @@ def _placed(child: Manifest, owner: Manifest) -> Manifest:
     text = msgspec.json.encode(child).decode()
     namespace, uid = owner["metadata"]["namespace"], owner["metadata"]["uid"]
     for placeholder in ("NAMESPACE", OWN_NAMESPACE):
-        text = text.replace(f'"{placeholder}"', f'"{namespace}"')
+        text = text.replace(f'"namespace":"{placeholder}"', f'"namespace":"{namespace}"')
     placed: Manifest = msgspec.json.decode(text)
     placed["metadata"]["namespace"] = namespace
     for reference in placed["metadata"]["ownerReferences"]:
