@@ -192,17 +192,18 @@ class Kube:
         manifest: Manifest,
         *,
         timeout_seconds: float,
+        is_dry: bool = False,
     ) -> bytes:
         """
         Server-side apply with force; return the object.
 
         A manifest that carries `metadata.uid` and `metadata.resourceVersion` changes only that
-        state of that object, and is otherwise a Conflict.
+        state of that object, and is otherwise a Conflict. One that `is_dry` is not stored.
         """
         return await self.request(
             "PATCH",
             kind.path(namespace, name),
-            query={**self._write_query(timeout_seconds), "force": "true"},
+            query={**self._write_query(timeout_seconds, is_dry=is_dry), "force": "true"},
             body=msgspec.json.encode(manifest),
             content_type=APPLY,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -216,12 +217,13 @@ class Kube:
         operations: list[dict[str, Any]],
         *,
         timeout_seconds: float,
+        is_dry: bool = False,
     ) -> bytes:
-        """Apply a JSON patch (RFC 6902); return the object."""
+        """Apply a JSON patch (RFC 6902); return the object. One that `is_dry` is not stored."""
         return await self.request(
             "PATCH",
             kind.path(namespace, name),
-            query=self._write_query(timeout_seconds),
+            query=self._write_query(timeout_seconds, is_dry=is_dry),
             body=msgspec.json.encode(operations),
             content_type=JSON_PATCH,
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
@@ -274,7 +276,7 @@ class Kube:
             timeout_seconds=timeout_seconds + CONNECT_SECONDS,
         )
 
-    def _write_query(self, timeout_seconds: float) -> dict[str, str]:
+    def _write_query(self, timeout_seconds: float, *, is_dry: bool = False) -> dict[str, str]:
         """
         Return what every write carries: a name, a bound, and whether it is only tried.
 
@@ -283,7 +285,7 @@ class Kube:
         Source: Kubernetes documentation, "Dry-run".
         """
         query = {"fieldManager": FIELD_MANAGER, "timeout": f"{timeout_seconds:g}s"}
-        return {**query, "dryRun": "All"} if self.is_dry else query
+        return {**query, "dryRun": "All"} if self.is_dry or is_dry else query
 
     async def _renew_credentials(self, status: int) -> None:
         """

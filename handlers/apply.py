@@ -8,15 +8,14 @@ its siblings go on; what concerns the backend is raised.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from bridge.kube import Kube
 from bridge.kube_errors import (
-    SERVER_ERROR,
     AlreadyExists,
     Conflict,
     KubeError,
@@ -28,32 +27,38 @@ from bridge.telemetry import logger
 from crds.contract import Contract
 from crds.kind import Kind
 from crds.kubernetes import Manifest
-from handlers import plan
+from handlers import kept, plan
 from handlers.errors import (
     CONFLICT_RETRY_SECONDS,
     DependencyDown,
     GiveBack,
     OtherOperator,
+    is_of_one_object,
     settled_as,
 )
-from handlers.fields import Dropped, dotted, merged, missing, parse_path, taken_back, without
+from handlers.fields import (
+    Dropped,
+    dotted,
+    merged,
+    missing,
+    not_declared,
+    taken_back,
+    without,
+)
 from handlers.handler import ChildName, Problem
 from handlers.lookout import OTHER_OPERATORS, Lookout
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL, Reads
+from handlers.take_over import UNKNOWN_FIELDS_MAX, taken_over
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
 
 CONFLICT_RETRIES = 4
-UNKNOWN_FIELDS_MAX = 16
-NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
-"""Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 IMMUTABLE = ("field is immutable", "updates to statefulset spec for fields other than")
 """Words of the API server's validation for what only a new object can hold."""
 NAMESPACE_GONE = "namespaces "
 """How the API server begins to say that a namespace does not exist."""
-GATEWAY_TIMEOUT = 504
 log = logger(__name__)
 
 
@@ -66,8 +71,8 @@ class Child(Struct, frozen=True, kw_only=True):
     problem: Problem | None = None
     ignored: tuple[str, ...] = ()
     """Paths that the API server does not know and dropped."""
-    is_left: bool = False
-    """Another operator made it, and it is left as it is."""
+    unchangeable: tuple[str, ...] = ()
+    """Fields of its spec that stay as they are: only a new object could hold what is rendered."""
     waits: bool = False
     """Its pods are to be replaced, and others' are this minute."""
 
@@ -91,6 +96,8 @@ class Making(Struct, frozen=True, kw_only=True):
     """Sees every object that is read before it is written."""
     reads: Reads
     """Of the children, some of them under way since before the resource was read."""
+    spared: Mapping[ChildName, str]
+    """Children whose pods do not restart over a take-over (Rendering.spared)."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -102,6 +109,10 @@ class Making(Struct, frozen=True, kw_only=True):
     def kind(self, name: str) -> Kind:
         """Return a child's kind by its name in manifests."""
         return next(child.kind for child in self.contract.owns if child.kind.kind == name)
+
+    def fitted(self, manifest: Manifest, live: Manifest) -> Manifest:
+        """Return a rendering as that child is to hold it: with what it keeps in place of ours."""
+        return kept.fitted(manifest, live, self.spared.get(plan.child_name(manifest)))
 
     async def read_all(self, names: Sequence[ChildName]) -> dict[ChildName, Manifest | None]:
         """Return children as the quorum held them since this look began, None where none is."""
@@ -193,17 +204,7 @@ def _is_held(making: Making, name: ChildName, manifest: Manifest, live: Manifest
         return False
     if live is None:
         return making.held[name].reason != "ImmutableField"
-    return not plan.matches(manifest, live)
-
-
-def is_of_one_object(exc: Unavailable) -> bool:
-    """
-    Return whether a server's failure speaks of the one object that was written.
-
-    A 500 does (a webhook that cannot be called, a patch that cannot be typed), and a 504 (a webhook
-    that is slow). An API server in trouble does not answer, or answers 502 or 503.
-    """
-    return exc.status in (SERVER_ERROR, GATEWAY_TIMEOUT)
+    return not plan.matches(making.fitted(manifest, live), live)
 
 
 async def _create(making: Making, name: ChildName, manifest: Manifest) -> Child:
@@ -237,10 +238,15 @@ async def _update(making: Making, name: ChildName, manifest: Manifest, live: Man
                 "WaitingForDeletion",
                 "the object of the deleted resource of this name is still there",
             )
-        case Standing.OURS if plan.matches(manifest, live):
+        case Standing.OURS if plan.matches(making.fitted(manifest, live), live):
             if making.writer.is_fencing and live["metadata"].get("labels"):
                 live = await making.writer.fence(making.kind(name.kind), live)
-            return Child(name=name, live=live, ignored=plan.ignored_fields(live))
+            return Child(
+                name=name,
+                live=live,
+                ignored=plan.ignored_fields(live),
+                unchangeable=kept.unchangeable(manifest, live),
+            )
         case Standing.OURS | Standing.ORPHAN:
             return await _bring_in_line(making, name, manifest, live)
 
@@ -249,17 +255,36 @@ async def _bring_in_line(
     making: Making, name: ChildName, manifest: Manifest, live: Manifest
 ) -> Child:
     """Make an object that is ours as it is rendered, whoever wrote what of it."""
-    if plan.is_left_as_it_is(live):
-        return Child(name=name, live=live, is_left=True)
-    is_unasked = plan.is_rollout_of_ours(manifest, live, making.owner, making.renderer)
-    if is_unasked and not await making.may_roll_out():
-        return Child(name=name, live=live, waits=True)
+    asked = making.spared.get(name)
+    is_anothers = kept.is_anothers(live, OTHER_OPERATORS, is_spared=asked is not None)
+    unchangeable = kept.unchangeable(manifest, live)
+    if is_anothers:
+        manifest = await taken_over(
+            making.writer, making.kind(name.kind), (manifest, live), making.owner, asked
+        )
+    else:
+        manifest = making.fitted(manifest, live)
+        is_unasked = plan.is_rollout_of_ours(manifest, live, making.owner, making.renderer)
+        if is_unasked and not await making.may_roll_out():
+            return Child(name=name, live=live, waits=True)
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
     entries = merged(live, OTHER_OPERATORS)
     if entries is not None and plan.may_drop_a_path(manifest, live, OTHER_OPERATORS):
-        live = await making.writer.take_fields(making.kind(name.kind), live, entries)
+        # What was applied is forgotten with it, so that whoever goes on where we die in between
+        # still knows that the template is another's.
+        live = await making.writer.take_fields(
+            making.kind(name.kind), live, entries, forgets=is_anothers
+        )
+    child = await _apply_over_edits(making, name, manifest, live)
+    return msgspec.structs.replace(child, unchangeable=unchangeable)
+
+
+async def _apply_over_edits(
+    making: Making, name: ChildName, manifest: Manifest, live: Manifest
+) -> Child:
+    """Apply; what people added that excludes our rendering goes."""
     remembered = set(plan.empty_fields(live))
     still = [lost for lost in missing(manifest, live) if dotted(lost.path) in remembered]
     empty = [lost for lost in still if lost.is_empty]
@@ -289,7 +314,7 @@ async def _apply(
             live = await making.writer.apply(kind, live, plan.with_foreign_replicas(sent, live))
             found = missing(manifest, live)
         except (Refused, Unavailable) as exc:
-            found = _not_declared(exc)
+            found = not_declared(exc.message)
             if all(lost in left_out for lost in found):
                 raise
         else:
@@ -297,11 +322,6 @@ async def _apply(
                 return Child(name=name, live=live, ignored=plan.ignored_fields(live))
         left_out += [lost for lost in found if lost not in left_out]
     return _problem(name, live, "FieldNotKnown", f"more than {UNKNOWN_FIELDS_MAX} unknown fields")
-
-
-def _not_declared(exc: KubeError) -> list[Dropped]:
-    """Return the paths that a typed-patch error says the server's schema does not hold."""
-    return [Dropped(parse_path(path), is_empty=False) for path in NOT_DECLARED.findall(exc.message)]
 
 
 def _nowhere(making: Making, name: ChildName, exc: NotFound) -> Child:

@@ -30,6 +30,7 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
+from handlers.handover import Handover, open_handovers
 from handlers.lookout import Lookout
 from handlers.plan import Standing
 from handlers.prune import listed, prune, stale_candidates
@@ -64,6 +65,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
     typed: Any
     """The resource, as its contract's type."""
     rendering: Rendering
+
+
+class Matched(Struct, frozen=True, kw_only=True):
+    """How the children stand once all are made and the stale are gone."""
+
+    children: list[Child]
+    problems: list[Problem]
+    """What is not as it should be."""
+    handovers: tuple[Handover, ...] = ()
+    """What is stale and serves on."""
 
 
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
@@ -126,7 +137,7 @@ async def match_children(
     world: World,
     lookout: Lookout,
     reads: Reads,
-) -> tuple[list[Child], list[Problem]]:
+) -> Matched:
     """
     Return every child as it stands once all are made and the stale are gone, and what is not.
 
@@ -149,6 +160,7 @@ async def match_children(
         may_roll_out=world.may_roll_out,
         lookout=lookout,
         reads=reads,
+        spared=wanted.rendering.spared,
         # A timer brings no hint, and was armed by somebody who looked.
         is_birth=event.type is not EventType.TIMER
         and not event.children
@@ -157,7 +169,7 @@ async def match_children(
     rendering = wanted.rendering
     glanced = await glance(event, rendering, state, making)
     if glanced is not None:
-        return glanced, []
+        return Matched(children=glanced, problems=[])
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
     recorded = handler.recorded(wanted.typed) if _was_edited(making) else ()
     candidates = (*_candidates(event, state), *(() if event.children else recorded))
@@ -166,8 +178,14 @@ async def match_children(
     problems = [child.problem for child in children if child.problem is not None]
     if state.owes_look or lists(event, world.settings.resyncs_per_list):
         stale += await listed(making, handler.pod_selector(wanted.typed))
-    problems += await prune(making, names, (*stale, *recorded))
-    return children, problems
+    stale += tuple(recorded)
+    handovers = await open_handovers(
+        making, handler, wanted.typed, rendering.succeeds, children, stale
+    )
+    # A dry run tells of what goes, even where that is later; not of what would stay for good.
+    kept = [one.predecessor for one in handovers if one.is_blocked or not world.settings.dry_run]
+    problems += await prune(making, (*names, *kept), stale)
+    return Matched(children=children, problems=problems, handovers=handovers)
 
 
 def lists(event: ChangeEvent, resyncs_per_list: int) -> bool:
@@ -202,14 +220,14 @@ def decoded(handler: AnyHandler, resource: Manifest) -> Any:
 
 def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
-    Return where stale children may be: the hint, and what could not be deleted the last time.
+    Return where stale children may be: the hint, and what could not go the last time.
 
     After an edit what the last status names is looked for besides: once the edit is carried out,
     but where no hint came (from a timer) before it. Now and then a LIST says more, whatever bridge
     and status have missed.
     """
     hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
-    return hinted | {problem.child for problem in state.refused}
+    return hinted | {problem.child for problem in state.refused} | {*state.handing_over}
 
 
 def _was_edited(making: Making) -> bool:

@@ -81,6 +81,10 @@ class Reason(StrEnum):
     """Give the deployment a NATS of its own where KV-cache events of others do harm."""
     ETCD_DISCOVERY = "EtcdDiscovery"
     """Use Kubernetes discovery where requests must not be lost when workers end."""
+    HANDING_OVER = "HandingOver"
+    """Wait: a workload of the former kind serves until its successor does."""
+    TEMPLATE_KEPT = "TemplateKept"
+    """Nothing to do: pods of another operator's making go on until an edit asks for others."""
     SCALED_BY_OTHER = "ScaledByOther"
     """Nothing to do: an autoscaler owns the replicas of a child."""
     PAUSED = "Paused"
@@ -108,6 +112,8 @@ _PROBLEMS = frozenset(
     }
 )
 """Reasons that make an event a warning when Ready is False for them."""
+_NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER, Reason.TEMPLATE_KEPT})
+"""Reasons of a Warning that ask nothing of anybody: an Event for one is an ordinary one."""
 MESSAGE_LENGTH_MAX = 1024
 """Of a condition's message; the standard allows 32,768, a reader much less."""
 
@@ -249,6 +255,6 @@ def _listed(status: Manifest | None) -> list[Mapping[str, Any]]:
 def _is_warning(type_: str, status: str, reason: str) -> bool:
     if type_ == READY:
         return status == "False" and reason in _PROBLEMS
-    if reason == Reason.SCALED_BY_OTHER:
+    if reason in _NO_WARNINGS:
         return False
     return type_ in (DEGRADED, WARNING) and status == "True"

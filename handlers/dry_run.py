@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from bridge.kube_errors import Refused
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.difference import FieldChange, field_changes, pods_that_restart, restarts
-from handlers.foretell import after_apply, as_patch, overlaid
 from handlers.handler import ChildName, Noted
 
 if TYPE_CHECKING:
@@ -126,19 +124,25 @@ class DryRun:
         if entries is None:
             after = await self._writer.apply(kind, live, manifest)
         else:
-            after = await self._applied_to_taken(kind, live, manifest, entries)
+            after = await self._writer.tried(kind, live, manifest, entries)
         is_same = before is not None and _version(before.before) == _version(live)
         base = before.before if before is not None and is_same else live
         self._found[name] = Foretold(name=name, verb="apply", before=base, after=after)
         return after
 
     async def take_fields(
-        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
+        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]], *, forgets: bool = False
     ) -> Manifest:
         """Return that object with its fields owned like that, as the next apply is to see it."""
-        del kind
+        del kind, forgets
         self._taken[plan.child_name(live), _version(live)] = entries
         return {**live, "metadata": {**live["metadata"], "managedFields": entries}}
+
+    async def tried(
+        self, kind: Kind, live: Manifest, manifest: Manifest, entries: list[dict[str, Any]]
+    ) -> Manifest:
+        """Return what that object would be; it is not foretold."""
+        return await self._writer.tried(kind, live, manifest, entries)
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:
         """Return the object as it is."""
@@ -171,24 +175,6 @@ class DryRun:
             )
             for one in self.foretold[:OBJECTS_MAX]
         )
-
-    async def _applied_to_taken(
-        self, kind: Kind, live: Manifest, manifest: Manifest, entries: list[dict[str, Any]]
-    ) -> Manifest:
-        """Have the server try what an apply would make of an object whose fields were ours."""
-        try:
-            applied = await self._writer.apply(kind, live, manifest)
-        except Refused as exc:
-            if exc.reason != "Invalid":
-                raise
-            # What excludes our rendering may be what goes with the fields that were taken.
-            wanted = overlaid(live, manifest, entries)
-            return await self._writer.patch("apply", kind, live, as_patch(live, wanted, entries))
-        wanted = after_apply(applied, manifest, entries)
-        after = await self._writer.patch("apply", kind, live, as_patch(live, wanted, entries))
-        # A patch owns nothing of what the server leaves out as empty; an apply does.
-        owned = applied["metadata"]["managedFields"]
-        return {**after, "metadata": {**after["metadata"], "managedFields": owned}}
 
     def _refers_to_created(self, manifest: Manifest) -> bool:
         """Return whether a binding's role would be created by this very dry run."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bridge.jetstream import BusError
 from bridge.kube_errors import SERVER_ERROR, Conflict, KubeError, Throttled, Unavailable
 
+GATEWAY_TIMEOUT = 504
 KUBERNETES = "kubernetes"
 NATS = "nats"
 
@@ -110,3 +111,13 @@ def settled_as(exc: BaseException) -> BaseException:
 def is_slow(exc: Throttled | Unavailable) -> bool:
     """Return whether fewer calls at once could have helped; a 500 speaks of one object."""
     return exc.status != SERVER_ERROR
+
+
+def is_of_one_object(exc: Unavailable) -> bool:
+    """
+    Return whether a server's failure speaks of the one object that was written.
+
+    A 500 does (a webhook that cannot be called, a patch that cannot be typed), and a 504 (a webhook
+    that is slow). An API server in trouble does not answer, or answers 502 or 503.
+    """
+    return exc.status in (SERVER_ERROR, GATEWAY_TIMEOUT)

@@ -30,6 +30,8 @@ KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 """What the server sets where an item of a keyed list leaves out a part of its key."""
 DECODED_MAX = 4096
 """Keys of list items that are remembered decoded: they are the same few in all objects."""
+_NOT_DECLARED = re.compile(r"(\.\S+): field not declared in schema")
+"""Words of a typed-patch error (source: structured-merge-diff, `typed/validate.go`)."""
 _PART = re.compile(r'\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^.\[]+')
 _KEY = re.compile(r'([^=,\[\]]+)=("(?:[^"\\]|\\.)*"|[^,\]]*)')
 
@@ -110,6 +112,11 @@ def is_empty(value: Any) -> bool:
 def parse_path(text: str) -> Path:
     """Return the path that the server wrote as `.spec.containers[name="x"].foo`."""
     return tuple(_PART.findall(text))
+
+
+def not_declared(message: str) -> list[Dropped]:
+    """Return the paths that a typed-patch error says the server's schema does not hold."""
+    return [Dropped(parse_path(path), is_empty=False) for path in _NOT_DECLARED.findall(message)]
 
 
 def dotted(path: Path) -> str:
@@ -293,7 +300,7 @@ def _uncovered(
                 yield from _absent(value, live, path)
             return
         for item in value:
-            name, node = _item(item, mine)
+            name, node = item_of(item, mine)
             deeper = [other[name] for other in others if name in other]
             held = _held(item, live, name)
             yield from _uncovered(item, held, node, deeper, (*path, _part(name, item)))
@@ -327,7 +334,7 @@ def _absent(value: Any, live: Any, path: Path) -> Iterator[_Gap]:
 
 
 @lru_cache(maxsize=DECODED_MAX)
-def _decoded(text: str) -> Any:
+def decoded(text: str) -> Any:
     """Return the key or value that stands in a set's name of an item; read, and never changed."""
     return msgspec.json.decode(text)
 
@@ -336,14 +343,14 @@ def _is_taken(others: list[FieldSet]) -> bool:
     return any(key != "." for other in others for key in other)
 
 
-def _item(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
+def item_of(item: Any, node: FieldSet) -> tuple[str, FieldSet | None]:
     """Return the name and the subtree of a list's item in a set; the subtree None where absent."""
     for name, subtree in node.items():
         if name.startswith("k:") and isinstance(item, dict):
-            keys: Mapping[str, Any] = _decoded(name[2:])
+            keys: Mapping[str, Any] = decoded(name[2:])
             if has_keys(item, keys) and any(key in item for key in keys):
                 return name, subtree
-        elif name.startswith("v:") and _decoded(name[2:]) == item:
+        elif name.startswith("v:") and decoded(name[2:]) == item:
             return name, subtree
     return "", None
 
@@ -356,7 +363,7 @@ def has_keys(item: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
 def _held(item: Any, live: Any, name: str) -> Any:
     if not isinstance(live, list) or not name.startswith("k:"):
         return item
-    keys = _decoded(name[2:])
+    keys = decoded(name[2:])
     return next(
         (held for held in live if isinstance(held, dict) and has_keys(held, keys)),
         None,
@@ -365,7 +372,7 @@ def _held(item: Any, live: Any, name: str) -> Any:
 
 def _part(name: str, item: Any) -> str:
     if name.startswith("k:"):
-        keys = _decoded(name[2:])
+        keys = decoded(name[2:])
     elif isinstance(item, dict) and "name" in item:
         keys = {"name": item["name"]}
     else:

@@ -88,5 +88,5 @@ def _is_as_rendered(manifest: Manifest, live: Manifest | None, making: Making) -
         and not plan.is_being_deleted(live)
         and plan.standing(live, making.owner, making.contract) is Standing.OURS
         and plan.renderer_of(live) <= making.renderer
-        and plan.matches(manifest, live)
+        and plan.matches(making.fitted(manifest, live), live)
     )

@@ -55,6 +55,19 @@ class Rendering(Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...] = ()
     keep: tuple[ChildName, ...] = ()
     """Children that are not rendered and yet not stale: prune leaves them as they are."""
+    spared: Mapping[ChildName, str] = {}
+    """
+    Workloads whose pods do not restart over our taking over what another operator made.
+
+    With the image that the resource itself names for them, empty where it names none: the template
+    that was found stays until that is an image which it does not run.
+    """
+    succeeds: Mapping[ChildName, ChildName] = {}
+    """
+    Workloads of another kind that rendered ones replace: the former one to its successor.
+
+    Prune lets the former one go once the successor serves, or cannot for want of its place.
+    """
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -119,6 +132,10 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     """Children that the last status and the fixed names give: where prune looks besides hints."""
     pod_selector: Callable[[R], str]
     """Label selector of the resource's pods."""
+    serves: Callable[[R, ChildName, Manifest], bool]
+    """`serves(resource, child, live)`: does that workload do what is asked of it, as it is now?"""
+    pods_of: Callable[[R, ChildName], str]
+    """Label selector of the pods of one workload, and of no other kind's workload of its name."""
 
 
 AnyHandler = Handler[Any]

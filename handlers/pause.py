@@ -184,10 +184,17 @@ class PausedWrites:
         return self._noted("apply", kind, live)
 
     async def take_fields(
-        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
+        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]], *, forgets: bool = False
     ) -> Manifest:
         """Return the object as it is; the apply that follows is noted."""
-        del kind, entries
+        del kind, entries, forgets
+        return live
+
+    async def tried(
+        self, kind: Kind, live: Manifest, manifest: Manifest, entries: list[dict[str, Any]]
+    ) -> Manifest:
+        """Return the object as it is: what would come of it is asked when it is done."""
+        del kind, manifest, entries
         return live
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:

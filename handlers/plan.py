@@ -166,16 +166,6 @@ def is_being_deleted(live: Mapping[str, Any]) -> bool:
     return bool((live.get("metadata") or {}).get("deletionTimestamp"))
 
 
-def is_left_as_it_is(live: Manifest) -> bool:
-    """
-    Return whether a child is another operator's work that this version must not rewrite.
-
-    A broker's pods would restart for the probes and requests that ours has and AMD's operator gives
-    none; taking it over without is a later version's.
-    """
-    return live.get("kind") == "StatefulSet" and not annotation(live, APPLIED)
-
-
 def must_recreate(manifest: Manifest, live: Manifest) -> bool:
     """Return whether only a new object can hold the rendering: a binding's role is immutable."""
     wanted = manifest.get("roleRef")
@@ -189,8 +179,7 @@ def is_rollout_of_ours(manifest: Manifest, live: Manifest, owner: Manifest, rend
     That is a template which an older renderer wrote differently, of a resource whose present
     generation was carried out. Values that the server rewrites (`1000m` as `1`) count as different.
     """
-    observed = (owner.get("status") or {}).get("observedGeneration")
-    if renderer_of(live) >= renderer or observed != owner["metadata"].get("generation"):
+    if renderer_of(live) >= renderer or was_edited(owner):
         return False
     template, held = pod_template(manifest), pod_template(live)
     return template is not None and not _holds(held, template)
@@ -201,6 +190,12 @@ def pod_template(manifest: Manifest) -> Any:
     spec = manifest.get("spec") or {}
     groups = spec.get("leaderWorkerTemplate") or {}
     return spec.get("template", groups.get("workerTemplate"))
+
+
+def was_edited(owner: Manifest) -> bool:
+    """Return whether a resource is not carried out yet as it is: what differs may be asked for."""
+    observed = (owner.get("status") or {}).get("observedGeneration")
+    return bool(observed != owner["metadata"].get("generation"))
 
 
 def _holds(live: Any, rendered: Any) -> bool:

@@ -70,6 +70,18 @@ def trouble_of(pod: Manifest) -> Trouble | None:
     return None
 
 
+def is_unschedulable(pod: Manifest) -> bool:
+    """Return whether the scheduler has found no node for a pod; one that is going asks for none."""
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return False
+    return any(
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == "Unschedulable"
+        for condition in entries(pod.get("status") or {}, "conditions")
+    )
+
+
 _REMEDIES: Mapping[Reason, str] = {
     Reason.UNSCHEDULABLE: "free or add nodes, or lower what the service asks for",
     Reason.IMAGE_PULL_FAILED: "mend the image's name or its pull secret",

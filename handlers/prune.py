@@ -14,10 +14,10 @@ from crds.contract import Child as OwnedKind
 from handlers import plan
 from handlers.apply import (
     CONFLICT_RETRIES,
-    is_of_one_object,
     severity,
     yield_to_others,
 )
+from handlers.errors import is_of_one_object
 from handlers.handler import ChildName, Problem
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL

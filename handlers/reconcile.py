@@ -33,6 +33,8 @@ from handlers.conditions import (
 )
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Notice, Observation, TerminalError
+from handlers.handover import notices_of
+from handlers.kept import KEPT, kept_by
 from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout
 from handlers.pause import PausedWrites, is_paused, paused_status
@@ -167,10 +169,16 @@ async def _make_match(
     paused = PausedWrites(writer) if everything or is_paused(resource) else None
     if paused is not None:
         world = msgspec.structs.replace(world, may_roll_out=unlimited)
-    children, problems = await match_children(
+    matched = await match_children(
         event, handler, resource, wanted, state, paused or writer, world, lookout, reads
     )
-    notices = (*wanted.rendering.notices, *_notices(children))
+    children, problems = matched.children, matched.problems
+    notices = (
+        *wanted.rendering.notices,
+        *_notices(children),
+        *notices_of(matched.handovers),
+    )
+    handing_over = tuple(handover.predecessor for handover in matched.handovers)
     observation = Observation(
         children={child.name: child.live for child in children},
         notices=notices,
@@ -185,7 +193,10 @@ async def _make_match(
             result=Result.PAUSED,
             reason=Reason.PAUSED,
             # Nothing tells of the end of a pause of everything, but for a look.
-            requeue_seconds=world.settings.not_ready_seconds if paused.waiting else None,
+            requeue_seconds=world.settings.not_ready_seconds
+            if paused.waiting or handing_over
+            else None,
+            handing_over=handing_over,
         )
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
@@ -198,7 +209,7 @@ async def _make_match(
             reason = OTHER_OPERATOR
         return Outcome(result=result, reason=reason, error=lookout.why)
     waits = any(child.waits for child in children)
-    look_again = writer.is_fencing or waits or not is_ready(status)
+    look_again = writer.is_fencing or waits or bool(handing_over) or not is_ready(status)
     waited = _waited_seconds(status, now)
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
@@ -208,6 +219,7 @@ async def _make_match(
         has_problems=any(p.reason not in UNTIMED_PROBLEMS for p in problems),
         follows_death=writer.is_fencing,
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
+        handing_over=handing_over,
     )
 
 
@@ -219,13 +231,26 @@ def _notices(children: list[Child]) -> tuple[Notice, ...]:
 
     told: tuple[tuple[str, str, bool, list[str]], ...] = (
         (
-            "NotServedYet",
+            Reason.TEMPLATE_KEPT,
             (
-                "taking over what another operator made without a restart is not served "
-                "by this version yet, so it is left as it is: "
+                "their pods go on as another operator made them, until an edit asks for another "
+                f"image or other pods, or somebody removes the annotation {KEPT}: "
             ),
             False,
-            [title(child) for child in children if child.is_left],
+            [title(child) for child in children if kept_by(child.live or {}) is not None],
+        ),
+        (
+            Reason.IMMUTABLE_FIELD,
+            (
+                "only a new object can hold them, so they stay as they are; undo the edit, or "
+                "delete the object so that it is made anew: "
+            ),
+            True,
+            [
+                f"spec.{field} of {title(child)}"
+                for child in children
+                for field in child.unchangeable
+            ],
         ),
         (
             "RolloutWaits",

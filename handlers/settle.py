@@ -63,6 +63,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """A child could not be made; its turn comes again by itself."""
     refused: tuple[Problem, ...] = ()
     """Those of the problems that cost a refused request."""
+    handing_over: tuple[ChildName, ...] = ()
+    """Children that wait for their successors: the next look has to meet them."""
     follows_death: bool = False
     """What the last holder sent may land yet: a full look is due once it would have."""
 
@@ -107,8 +109,13 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
     if outcome.has_problems or outcome.refused:
         return _child_refused(outcome, found, settings)
     state = EMPTY if found.is_alone or found.state != EMPTY else None
-    if outcome.follows_death:
-        state = FailState(uid=found.uid, generation=found.generation, owes_look=True)
+    if outcome.follows_death or outcome.handing_over:
+        state = FailState(
+            uid=found.uid,
+            generation=found.generation,
+            owes_look=outcome.follows_death,
+            handing_over=outcome.handing_over,
+        )
     return Settlement(
         result=outcome.result,
         reason=outcome.reason,
@@ -223,6 +230,8 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
             since=found.state.since if is_same else found.now,
             refused=outcome.refused,
             refused_until=refused_until,
+            owes_look=outcome.follows_death,
+            handing_over=outcome.handing_over,
         ),
         timer_seconds=wait if outcome.has_problems else outcome.requeue_seconds,
     )
@@ -232,7 +241,9 @@ def _known(found: Circumstances) -> FailState:
     """Return what is remembered of the object as it is now."""
     if found.state.concerns(found.uid, found.generation):
         return found.state
-    return FailState(uid=found.uid, generation=found.generation)
+    return FailState(
+        uid=found.uid, generation=found.generation, handing_over=found.state.handing_over
+    )
 
 
 def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settlement:
@@ -256,6 +267,7 @@ def _own_failure(error: str, found: Circumstances, settings: Settings) -> Settle
             since=known.since or found.now,
             retry_at=found.now + wait,
             is_quarantined=is_dead,
+            handing_over=known.handing_over,
         ),
         is_dead=is_dead and not known.is_quarantined,
         timer_seconds=wait,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from bridge.events import STATE_SUBJECT, ObjectKey
 from bridge.jetstream import Bus, BusError, StreamMissing
 from bridge.streams import STATE
-from handlers.handler import Problem
+from handlers.handler import ChildName, Problem
 
 STATE_TTL_SECONDS = 3600
 """Twelve quarantine retries: a state that nobody renews for so long is history."""
@@ -43,8 +43,15 @@ class FailState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused_until: float = 0.0
     """Unix time before which they are not tried again."""
 
+    handing_over: tuple[ChildName, ...] = ()
+    """Workloads that are no longer wanted and serve until their successors do."""
     owes_look: bool = False
     """A look was given up, or followed a death: the next one is a full one, with a LIST."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it tells of failures, and not only of what the next look has to meet."""
+        return bool(self.failures or self.refusals or self.crashes or self.error)
 
     def concerns(self, uid: str, generation: int) -> bool:
         """Return whether the state is of this incarnation and generation."""

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from bridge.kube import Kube
-from bridge.kube_errors import Throttled, Unavailable
+from bridge.kube_errors import Refused, Throttled, Unavailable
 from bridge.telemetry import span
 from crds.kind import Kind
 from crds.kubernetes import EVENT, Manifest
 from handlers.errors import GiveBack, LeaseLost, is_slow
+from handlers.foretell import after_apply, as_patch, overlaid
+from handlers.plan import APPLIED, annotation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,9 +79,18 @@ class Writes(Protocol):
         """Apply a rendering to that state of that object, and to no other."""
 
     async def take_fields(
-        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
+        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]], *, forgets: bool = False
     ) -> Manifest:
-        """Replace `managedFields` of that state of an object; nothing else changes."""
+        """
+        Replace `managedFields` of that state of an object; nothing else changes.
+
+        Where it `forgets`, the object no longer says what was applied to it last.
+        """
+
+    async def tried(
+        self, kind: Kind, live: Manifest, manifest: Manifest, entries: list[dict[str, Any]]
+    ) -> Manifest:
+        """Return what that object would be, owned like that and the rendering applied."""
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:
         """Give an object that needs no change another resourceVersion."""
@@ -129,29 +140,49 @@ class Writer:
 
     async def apply(self, kind: Kind, live: Manifest, manifest: Manifest) -> Manifest:
         """Apply a rendering to that state of that object, and to no other."""
-        read = live["metadata"]
-        fenced = {
-            **manifest,
-            "metadata": {
-                **manifest["metadata"],
-                "uid": read["uid"],
-                "resourceVersion": read["resourceVersion"],
-            },
-        }
-
-        async def call() -> bytes:
-            return await self._kube.apply(
-                kind, read.get("namespace"), read["name"], fenced, timeout_seconds=self._seconds
-            )
-
-        return _decoded(await self._do(f"apply {kind.kind}/{read['name']}", call))
+        return await self._do(
+            f"apply {kind.kind}/{live['metadata']['name']}",
+            lambda: self._applied(kind, live, manifest),
+        )
 
     async def take_fields(
-        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]]
+        self, kind: Kind, live: Manifest, entries: list[dict[str, Any]], *, forgets: bool = False
     ) -> Manifest:
-        """Replace `managedFields` of that state of an object; nothing else changes."""
-        operations = [{"op": "replace", "path": "/metadata/managedFields", "value": entries}]
+        """
+        Replace `managedFields` of that state of an object; nothing else changes.
+
+        Where it `forgets`, the object no longer says what was applied to it last.
+        """
+        operations: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries}
+        ]
+        if forgets and annotation(live, APPLIED):
+            path = "/metadata/annotations/" + APPLIED.replace("/", "~1")
+            operations.append({"op": "remove", "path": path})
         return await self.patch("own", kind, live, operations)
+
+    async def tried(
+        self, kind: Kind, live: Manifest, manifest: Manifest, entries: list[dict[str, Any]]
+    ) -> Manifest:
+        """
+        Return what that object would be, owned like that and the rendering applied.
+
+        Nothing is written. The server defaults and admits it; what an apply would then drop of what
+        was another's is told by us, since nobody can be asked about a second step.
+        """
+        try:
+            applied = await self._applied(kind, live, manifest, is_dry=True)
+        except Refused as exc:
+            if exc.reason != "Invalid":
+                raise
+            # What excludes our rendering may be what goes with the fields that were taken.
+            wanted = overlaid(live, manifest, entries)
+            return await self._patched(kind, live, as_patch(live, wanted, entries), is_dry=True)
+        wanted = after_apply(applied, manifest, entries)
+        after = await self._patched(kind, live, as_patch(live, wanted, entries), is_dry=True)
+        # A patch owns nothing of what the server leaves out as empty; an apply does.
+        owned = applied["metadata"]["managedFields"]
+        return {**after, "metadata": {**after["metadata"], "managedFields": owned}}
 
     async def fence(self, kind: Kind, live: Manifest) -> Manifest:
         """
@@ -216,6 +247,42 @@ class Writer:
         self, verb: str, kind: Kind, live: Manifest, operations: list[dict[str, Any]]
     ) -> Manifest:
         """Patch that state of that object, and no other."""
+        return await self._do(
+            f"{verb} {kind.kind}/{live['metadata']['name']}",
+            lambda: self._patched(kind, live, operations),
+        )
+
+    async def _applied(
+        self, kind: Kind, live: Manifest, manifest: Manifest, *, is_dry: bool = False
+    ) -> Manifest:
+        read = live["metadata"]
+        fenced = {
+            **manifest,
+            "metadata": {
+                **manifest["metadata"],
+                "uid": read["uid"],
+                "resourceVersion": read["resourceVersion"],
+            },
+        }
+        return _decoded(
+            await self._kube.apply(
+                kind,
+                read.get("namespace"),
+                read["name"],
+                fenced,
+                timeout_seconds=self._seconds,
+                is_dry=is_dry,
+            )
+        )
+
+    async def _patched(
+        self,
+        kind: Kind,
+        live: Manifest,
+        operations: list[dict[str, Any]],
+        *,
+        is_dry: bool = False,
+    ) -> Manifest:
         read = live["metadata"]
         # Written, not tested: a version that moved on, or is another object's, is a 409 then, like
         # everywhere else; a test that fails is a 422.
@@ -224,17 +291,16 @@ class Writer:
             "path": "/metadata/resourceVersion",
             "value": read["resourceVersion"],
         }
-
-        async def call() -> bytes:
-            return await self._kube.patch_json(
+        return _decoded(
+            await self._kube.patch_json(
                 kind,
                 read.get("namespace"),
                 read["name"],
                 [*operations, version],
                 timeout_seconds=self._seconds,
+                is_dry=is_dry,
             )
-
-        return _decoded(await self._do(f"{verb} {kind.kind}/{read['name']}", call))
+        )
 
     async def _do(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
         """Carry out one call in a span of its own, and record it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -12,10 +12,13 @@ from msgspec import Struct
 
 from bridge.events import ObjectKey
 from handlers.apply import Child
+from handlers.children import Matched
 from handlers.cli import output
+from handlers.conditions import Reason
 from handlers.difference import FieldChange
 from handlers.dry_run import Foretold
-from handlers.handler import ChildName, Problem
+from handlers.handler import Problem
+from handlers.handover import Handover, waits_for
 from handlers.lookout import OTHER_OPERATOR
 
 Action = Literal["create", "change", "replace", "delete", "blocked", "untried", "leave"]
@@ -82,18 +85,18 @@ class Compared(Struct, frozen=True, kw_only=True):
         return bool(self.objects or self.note or self.waits)
 
 
-def objects_of(
-    children: Sequence[Child], problems: Iterable[Problem], foretold: Iterable[Foretold]
-) -> tuple[ObjectDifference, ...]:
+def objects_of(matched: Matched, foretold: Iterable[Foretold]) -> tuple[ObjectDifference, ...]:
     """Return what a dry run says: children in the order of their making, what goes, what stays."""
-    kept = {problem.child: problem for problem in problems}
-    places = {child.name: place for place, child in enumerate(children)}
+    kept = {problem.child: problem for problem in matched.problems}
+    places = {child.name: place for place, child in enumerate(matched.children)}
+    serves = {handover.predecessor: handover for handover in matched.handovers}
     # Children are worked on in parallel; the same cluster is to give the same text.
     ordered = sorted(foretold, key=lambda one: (places.get(one.name, len(places)), one.name))
     return (
-        *(_changed(one) for one in ordered if one.name not in kept),
+        *(_changed(one, serves.get(one.name)) for one in ordered if one.name not in kept),
         *(_kept(problem) for problem in kept.values()),
-        *(_left(child.name) for child in children if child.is_left),
+        *(_fixed(child) for child in matched.children if child.unchangeable),
+        *(_serving(handover) for handover in matched.handovers if handover.is_blocked),
     )
 
 
@@ -151,7 +154,7 @@ def as_plain(found: list[Compared]) -> Any:
     }
 
 
-def _changed(one: Foretold) -> ObjectDifference:
+def _changed(one: Foretold, handover: Handover | None) -> ObjectDifference:
     return ObjectDifference(
         action="change" if one.verb == "apply" else one.verb,
         kind=one.name.kind,
@@ -159,6 +162,29 @@ def _changed(one: Foretold) -> ObjectDifference:
         fields=one.fields,
         restarts=one.restarts,
         pods=one.pods,
+        reason=Reason.HANDING_OVER if handover else "",
+        message=waits_for(handover) if handover else "",
+    )
+
+
+def _fixed(child: Child) -> ObjectDifference:
+    fields = ", ".join(f"spec.{field}" for field in child.unchangeable)
+    return ObjectDifference(
+        action="blocked",
+        kind=child.name.kind,
+        name=child.name.name,
+        reason=Reason.IMMUTABLE_FIELD,
+        message=f"only a new object can hold another {fields}: stays as it is",
+    )
+
+
+def _serving(handover: Handover) -> ObjectDifference:
+    return ObjectDifference(
+        action="leave",
+        kind=handover.predecessor.kind,
+        name=handover.predecessor.name,
+        reason=Reason.HANDING_OVER,
+        message=waits_for(handover),
     )
 
 
@@ -173,24 +199,16 @@ def _kept(problem: Problem) -> ObjectDifference:
     )
 
 
-def _left(name: ChildName) -> ObjectDifference:
-    return ObjectDifference(
-        action="leave",
-        kind=name.kind,
-        name=name.name,
-        reason=OTHER_OPERATOR,
-        message="another operator made it, and this version leaves it as it is",
-    )
-
-
 def _consequence(changed: ObjectDifference) -> str:
     match changed.action:
         case "blocked" | "leave":
             return f": {changed.reason}: {changed.message}"
         case "untried":
             return f": what would change is not known: {changed.message}"
-        case "delete" if changed.pods:
-            return f": {output.plural(changed.pods, 'pod')} would end"
+        case "delete":
+            ends = f"{output.plural(changed.pods, 'pod')} would end" if changed.pods else ""
+            said = "; ".join(filter(None, (ends, changed.message)))
+            return f": {said}" if said else ""
         case "change" if changed.restarts:
             return f": {output.plural(changed.pods, 'pod')} would restart"
         case "replace":

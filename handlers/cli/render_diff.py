@@ -288,10 +288,10 @@ async def _compared(
             lookout.require_silence(resource)
             async with Reads(world.kube, handler.contract, key.namespace) as reads:
                 wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
-                children, problems = await match_children(
+                matched = await match_children(
                     event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
                 )
-            objects = objects_of(children, problems, dry_run.foretold)
+            objects = objects_of(matched, dry_run.foretold)
     except TerminalError as exc:
         note = f"left as it is: {exc.reason}: {exc.message}"
     except GiveBack as exc:

@@ -18,6 +18,7 @@ from handlers.cli.output import CommandError
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod, Refusal
 from handlers.cli.why_objects import child, cluster_half, pod
 from handlers.handler import AnyHandler, ChildName, Facts, Rendering, TerminalError
+from handlers.kept import fitted
 from handlers.lookout import newest_write
 from handlers.plan import Standing
 from handlers.reads import Reads
@@ -118,8 +119,8 @@ async def _children(
     typed, rendering = wanted
     rendered = {plan.child_name(manifest): manifest for manifest in rendering.children}
     # Beyond the rendering only what is there is told: it names what was never made, too.
-    others = [name for name in handler.recorded(typed) if name not in rendered]
-    names = [*rendered, *others]
+    others = [*handler.recorded(typed), *rendering.succeeds]
+    names = [*dict.fromkeys((*rendered, *others))]
     kinds = {owned.kind.kind: owned.kind for owned in handler.contract.owns}
 
     async def read(name: ChildName) -> Manifest | None:
@@ -138,7 +139,7 @@ async def _children(
         child(
             name,
             live,
-            rendered.get(name),
+            _fitted(rendered.get(name), live, rendering.spared.get(name)),
             of=(resource, handler.contract),
             is_wanted=name in rendered or name in rendering.keep or not rendered,
         )
@@ -147,6 +148,11 @@ async def _children(
     ]
     told = [one for one in found if _is_told(one, ChildName(one.kind, one.name) in rendered)]
     return tuple(told), [live for live in lives.values() if live is not None]
+
+
+def _fitted(manifest: Manifest | None, live: Manifest | None, asked: str | None) -> Manifest | None:
+    """Return a rendering as the child is to hold it."""
+    return manifest if manifest is None or live is None else fitted(manifest, live, asked)
 
 
 def _is_told(one: Child, is_rendered: bool) -> bool:

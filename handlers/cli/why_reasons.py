@@ -297,11 +297,7 @@ def _notes(found: Findings) -> Iterator[str]:
         yield from (shortened(said.message) for said in (paused, rolling) if said is not None)
         if not found.is_owed:
             yield from (_differs(child) for child in cluster.children if is_behind(child))
-        yield from (
-            f"{child.title} is no longer asked for, and goes at the next look"
-            for child in cluster.children
-            if not child.is_wanted
-        )
+        yield from (_goes(child, found) for child in cluster.children if not child.is_wanted)
     if queue is not None:
         if queue.missing and not queue.group.is_missing:
             yield f"{', '.join(queue.missing)} missing: a process of Weir makes it again in seconds"
@@ -310,10 +306,22 @@ def _notes(found: Findings) -> Iterator[str]:
                 f"handlers died {output.plural(queue.state.crashes, 'time')} while they ran it: it "
                 f"runs alone now"
             )
-        if queue.state is not None and found.present_state is None:
+        if queue.state is not None and queue.state.has_failed and found.present_state is None:
             yield "the failures below are of a former spec: the present one is tried afresh"
         if not queue.waiting and is_idle(queue.group) and not queue.group.is_missing:
             yield "no handler takes messages now; none is needed until one waits"
+
+
+def _goes(child: Child, found: Findings) -> str:
+    """Return when a child goes that is not wanted."""
+    state = found.queue.state if found.queue is not None else None
+    waits = {tuple(name) for name in state.handing_over} if state is not None else set()
+    if (child.kind, child.name) in waits:
+        return (
+            f"{child.title} goes on serving until its successor does, or one of the successor's "
+            f"pods finds no node"
+        )
+    return f"{child.title} is no longer asked for, and goes at the next look"
 
 
 def _differs(child: Child) -> str:

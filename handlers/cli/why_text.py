@@ -112,7 +112,7 @@ def _facts_of_queue(queue: QueueHalf, found: Findings) -> Iterator[tuple[str, st
     if due is not None:
         left = f"in {output.age(found.now, due)}" if due > found.now else "due"
         yield "Next look", f"{left} ({output.clock(due)})"
-    if queue.state is not None:
+    if queue.state is not None and queue.state.has_failed:
         yield "Failures", _failures(queue.state)
     if queue.letter is not None:
         given = output.age(output.moment(queue.letter.time), found.now)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from crds.inferadeployment import CONTRACT, InferaDeployment
-from handlers.handler import Handler
+from handlers.handler import ChildName, Handler
 from handlers.inferadeployment import names
 from handlers.inferadeployment.nats import depends_on
 from handlers.inferadeployment.render import RENDERER, render
-from handlers.inferadeployment.status import recorded, refused, status
+from handlers.inferadeployment.status import recorded, refused, serves, status
 
 
 def _pod_selector(resource: InferaDeployment) -> str:
     return names.pod_selector(resource.metadata.name)
+
+
+def _pods_of(resource: InferaDeployment, child: ChildName) -> str:
+    return names.pods_of(resource.metadata.name, child)
 
 
 HANDLER: Handler[InferaDeployment] = Handler(
@@ -23,4 +27,6 @@ HANDLER: Handler[InferaDeployment] = Handler(
     refused=refused,
     recorded=recorded,
     pod_selector=_pod_selector,
+    serves=serves,
+    pods_of=_pods_of,
 )

@@ -22,6 +22,8 @@ from crds.kubernetes import (
 )
 from handlers.handler import ChildName
 
+GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
+"""Label of the pods of a LeaderWorkerSet: its name."""
 DISCOVERY = "disc"
 NATS = "nats"
 PICKER = "epp"
@@ -61,6 +63,31 @@ def nats_labels(deployment: str) -> dict[str, str]:
 def pod_selector(deployment: str) -> str:
     """Return the label selector of all pods of a deployment."""
     return f"{MANAGED_BY_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={deployment}"
+
+
+def pods_of(deployment: str, child: ChildName) -> str:
+    """
+    Return the label selector of one workload's pods.
+
+    A Deployment and a LeaderWorkerSet of one service have the same selector; a label that the
+    latter's controller adds tells their pods apart.
+    Source: LeaderWorkerSet, `api/leaderworkerset/v1`, SetNameLabelKey.
+    """
+    selector = pod_selector(deployment)
+    if child.kind == LEADER_WORKER_SET.kind:
+        return f"{selector},{GROUP_LABEL}={child.name}"
+    service = child.name.removeprefix(f"{deployment}-")
+    return f"{selector},{SERVICE_LABEL}={service},!{GROUP_LABEL}"
+
+
+def successions(deployment: str, service: str, kind: str) -> dict[ChildName, ChildName]:
+    """Return which workload of a service goes for the one of this kind."""
+    name = child_name(deployment, service)
+    return {
+        ChildName(former.kind, name): ChildName(kind, name)
+        for former in (DEPLOYMENT, LEADER_WORKER_SET)
+        if former.kind != kind
+    }
 
 
 def router_selector(deployment: str) -> str:

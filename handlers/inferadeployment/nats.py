@@ -150,6 +150,13 @@ def children(resource: InferaDeployment) -> Iterator[Manifest]:
     )
 
 
+def spared(resource: InferaDeployment) -> dict[ChildName, str]:
+    """Return the own broker, and the image that the resource names for it, if any."""
+    wanted = resource.spec.nats or Nats()
+    name = child_name(resource.metadata.name, NATS)
+    return {ChildName(STATEFUL_SET.kind, name): wanted.image or ""}
+
+
 def _plain(source: Source, url: str) -> Bus:
     return Bus(source=source, url=url, variable={"name": VARIABLE, "value": url})
 

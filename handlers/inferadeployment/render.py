@@ -10,14 +10,14 @@ The children that an InferaDeployment asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from crds.inferadeployment import KIND, InferaDeployment, Service
 from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
-from handlers.handler import Facts, Notice, Rendering
+from handlers.handler import ChildName, Facts, Notice, Rendering
 from handlers.inferadeployment import checks, discovery, gaie, nats
-from handlers.inferadeployment.names import child_name, service_labels
+from handlers.inferadeployment.names import child_name, service_labels, successions
 from handlers.inferadeployment.podspec import Template, port_of, template
 from handlers.inferadeployment.quantities import with_canonical
 from handlers.manifests import child
@@ -51,7 +51,12 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
         children += _workload(resource, name, service, pods)
         notices += _notices(name, pods)
         notices += checks.ignored(resource, name, service, bus)
-    return Rendering(children=tuple(children), notices=tuple(notices))
+    return Rendering(
+        children=tuple(children),
+        notices=tuple(notices),
+        spared=nats.spared(resource) if bus is not None and bus.source == "managed" else {},
+        succeeds=_succeeds(resource, children),
+    )
 
 
 def _workload(
@@ -106,6 +111,20 @@ def _groups(service: Service, pods: Template) -> Manifest:
     return {
         "replicas": service.replicas,
         "leaderWorkerTemplate": {"size": service.number_of_nodes, "workerTemplate": template},
+    }
+
+
+def _succeeds(
+    resource: InferaDeployment, children: Iterable[Manifest]
+) -> dict[ChildName, ChildName]:
+    """Return, of every service, the workload of the other kind that the rendered one replaces."""
+    rendered = {ChildName(child["kind"], child["metadata"]["name"]) for child in children}
+    return {
+        former: successor
+        for name in resource.spec.services
+        for kind in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind)
+        for former, successor in successions(resource.metadata.name, name, kind).items()
+        if successor in rendered
     }
 
 

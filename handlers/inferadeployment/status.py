@@ -142,6 +142,16 @@ def refused(raw: Manifest, error: TerminalError, now: str) -> Manifest:
     return built
 
 
+def serves(resource: InferaDeployment, child: ChildName, live: Manifest) -> bool:
+    """Say whether the workload of a service does what is asked of it, as the status judges it."""
+    observation = Observation(children={child: live}, now="")
+    return any(
+        child == ChildName(_kind(service), child_name(resource.metadata.name, name))
+        and _service(resource, name, service, observation).is_satisfied
+        for name, service in resource.spec.services.items()
+    )
+
+
 def recorded(resource: InferaDeployment) -> tuple[ChildName, ...]:
     """Return the children that the last status and the fixed names give."""
     deployment = resource.metadata.name

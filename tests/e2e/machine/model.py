@@ -18,6 +18,7 @@ from crds.kubernetes import Manifest
 from handlers.children import wanted_of
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
+from handlers.kept import with_immutable
 from tests.e2e.machine.compare import Theirs, as_it_stands, differences, unlike
 from tests.e2e.machine.pods import UNKNOWN
 from tests.e2e.machine.specs import is_terminal
@@ -28,6 +29,7 @@ Ref: TypeAlias = str
 Served: TypeAlias = Callable[[Manifest], Manifest | None]
 """What the API server makes of a rendering; None where it refuses to create it."""
 
+CLAIMS = "volumeClaimTemplates"
 _NAMESPACES_OWN = frozenset({"ServiceAccount/default"})
 _INSTALLED = frozenset(kind.kind for kind in CHILD_KINDS)
 
@@ -174,15 +176,14 @@ class Model:
         return {ref.partition("/")[2] for ref in refs} | resource.unserved_services()
 
     def _is_fixed(self, ref: Ref, child: Manifest, now: Snapshot) -> bool:
-        """Whether a live child of former times cannot become what is wanted: a volume's size."""
+        """Whether a live child of former times cannot become as it is wanted: a volume's size."""
         live, before = now.objects.get(ref), self.settled.objects.get(ref)
         if child["kind"] != "StatefulSet" or live is None or before is None:
             return False
         served = self._served(child)
         is_of_before = live["metadata"]["uid"] == before["metadata"]["uid"]
-        claims = "volumeClaimTemplates"
         return (
-            is_of_before and served is not None and live["spec"][claims] != served["spec"][claims]
+            is_of_before and served is not None and live["spec"][CLAIMS] != served["spec"][CLAIMS]
         )
 
     def _stray(self, ref: Ref, found: Manifest) -> Iterator[str]:
@@ -202,8 +203,9 @@ class Model:
         if resource.is_frozen:
             yield from _as_before(before, owned, resource.meddled)
             return
-        held = self.held(resource, now)
         wanted = resource.wanted()
+        fixed = {ref for ref, child in wanted.items() if self._is_fixed(ref, child, now)}
+        held = self.held(resource, now) - fixed
         yield from _as_before(
             {ref: found for ref, found in before.items() if ref in held},
             {ref: found for ref, found in owned.items() if ref in held},
@@ -220,7 +222,13 @@ class Model:
             served = self._served(child)
             assert served is not None
             self.theirs.taken_back(live["metadata"]["uid"], child)
-            for line in differences(live, child, served, self.theirs):
+            fitted = child
+            if ref in fixed:
+                # It follows its resource in all that can be changed.
+                fitted = with_immutable(child, live)
+                spec = {**served["spec"], CLAIMS: live["spec"][CLAIMS]}
+                served = {**served, "spec": spec}
+            for line in differences(live, fitted, served, self.theirs):
                 yield f"{ref}: {line}"
 
     def _status(self, resource: Resource, live: Manifest, now: Snapshot) -> Iterator[str]:

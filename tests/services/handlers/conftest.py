@@ -53,6 +53,7 @@ class Desk:
         self.is_cut = False
         self.newest_renderer = 0
         self.may_roll_out = True
+        self.spared: dict[ChildName, str] = {}
         self.other_operator_seconds = 0.0
         """Here what others wrote a moment ago is taken over at once, unless a test asks."""
         self.writers: list[Writer] = []
@@ -142,6 +143,7 @@ class Desk:
             lookout=self.lookout(is_dry=isinstance(writer, DryRun)),
             held={},
             reads=Reads(self.kube, CONTRACT, self.owner["metadata"]["namespace"]),
+            spared=self.spared,
             is_birth=is_birth,
         )
 

@@ -53,6 +53,7 @@ def making(error: KubeError) -> Making:
         may_roll_out=unlimited,
         lookout=Lookout(Settings(), datetime.now(UTC)),
         reads=Reads(kube, CONTRACT, "a"),
+        spared={},
         is_birth=True,
     )
 

@@ -88,6 +88,44 @@ def test_an_end_that_asks_for_another_look_arms_a_timer() -> None:
     assert settle_outcome(outcome, found(), SETTINGS).timer_seconds == 10
 
 
+WAITS = (ChildName("Deployment", "former"),)
+
+
+@pytest.mark.parametrize("concerns", [{"has_problems": True}, {"refused": (PROBLEM,)}, {}])
+@pytest.mark.parametrize("result", [Result.CHANGED, Result.PAUSED])
+def test_what_serves_until_its_successor_does_is_met_by_the_next_look(
+    result: Result, concerns: dict[str, Any]
+) -> None:
+    """By a timer, which names no child: the state has to, and it makes the look a full one."""
+    outcome = Outcome(result=result, requeue_seconds=10, handing_over=WAITS)
+    ended = settle_outcome(replace(outcome, **concerns), found(), SETTINGS)
+    assert ended.state is not None
+    assert (ended.state.handing_over, ended.state.has_failed) == (WAITS, bool(concerns))
+    assert ended.state.concerns("u", 3)
+    assert ended.timer_seconds is not None
+    over = settle_outcome(Outcome(result=result), found(ended.state), SETTINGS)
+    assert over.state == EMPTY
+
+
+@pytest.mark.parametrize("generation", [3, 4])
+def test_nor_is_it_forgotten_over_a_failure_or_another_operator(generation: int) -> None:
+    known = found(a_state(handing_over=WAITS), generation=generation)
+    for error in (ValueError("boom"), OtherOperator("it wrote", "infera-operator", 42.0)):
+        state = settle_error(error, known, SETTINGS).state
+        assert state is not None
+        assert (state.handing_over, state.generation) == (WAITS, generation)
+
+
+@pytest.mark.parametrize("concerns", [{"has_problems": True}, {"handing_over": WAITS}, {}])
+def test_after_a_death_a_full_look_is_owed_whatever_else_was_found(
+    concerns: dict[str, Any],
+) -> None:
+    outcome = replace(Outcome(result=Result.CHANGED, follows_death=True), **concerns)
+    ended = settle_outcome(outcome, found(), SETTINGS)
+    assert ended.state is not None
+    assert ended.state.owes_look
+
+
 def test_a_held_object_keeps_its_state_and_its_timer() -> None:
     known = found(a_state(failures=2, retry_at=NOW + 5))
     held = settle_outcome(Outcome(result=Result.HELD), known, SETTINGS)

@@ -1,11 +1,23 @@
-"""How `weir render --diff` tells that all of it would wait for another operator."""
+"""What `weir render --diff` tells of what waits, and of what would stay."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from bridge.events import ObjectKey
-from handlers.cli.diff_text import Compared, ObjectDifference, as_plain, as_text, summary
+from handlers.apply import Child
+from handlers.children import Matched
+from handlers.cli.diff_text import (
+    Compared,
+    ObjectDifference,
+    as_plain,
+    as_text,
+    objects_of,
+    summary,
+)
+from handlers.dry_run import Foretold
+from handlers.handler import ChildName
+from handlers.handover import Handover
 
 WAITS = "infera-operator wrote Service chat-server at 2026-11-30T12:00:00Z, so it still runs"
 AT_REST = Compared(
@@ -37,3 +49,51 @@ def test_machines_are_told_too_and_of_others_nothing() -> None:
     told, free = as_plain([DIFFERS, replace(DIFFERS, waits="")])["resources"]
     assert told["waits"] == WAITS
     assert "waits" not in free
+
+
+FORMER = ChildName("Deployment", "chat-worker")
+SUCCESSOR = ChildName("LeaderWorkerSet", "chat-worker")
+
+
+def lines_of(matched: Matched, *foretold: Foretold) -> list[str]:
+    objects = objects_of(matched, foretold)
+    return as_text(replace(AT_REST, waits="", objects=objects)).splitlines()[1:]
+
+
+def handing_over(*, is_blocked: bool) -> Matched:
+    handover = Handover(predecessor=FORMER, successor=SUCCESSOR, is_blocked=is_blocked)
+    return Matched(children=[], problems=[], handovers=(handover,))
+
+
+def test_what_goes_for_another_kind_is_told_with_what_it_waits_for() -> None:
+    before = {"spec": {"template": {}}, "status": {"replicas": 2}}
+    gone = Foretold(name=FORMER, verb="delete", before=before, after=None)
+    (line,) = lines_of(handing_over(is_blocked=False), gone)
+    assert line == (
+        "  - Deployment/chat-worker: 2 pods would end; Deployment chat-worker goes on serving "
+        "until its successor, LeaderWorkerSet chat-worker, is ready, or one of the successor's "
+        "pods finds no node"
+    )
+    assert lines_of(Matched(children=[], problems=[]), gone) == [
+        "  - Deployment/chat-worker: 2 pods would end"
+    ]
+
+
+def test_what_stays_since_its_successor_is_refused_is_told() -> None:
+    (line,) = lines_of(handing_over(is_blocked=True))
+    assert line == (
+        "  = Deployment/chat-worker: HandingOver: Deployment chat-worker goes on serving: its "
+        "successor, LeaderWorkerSet chat-worker, could not be made yet"
+    )
+
+
+def test_what_only_a_new_object_could_hold_is_told_and_differs() -> None:
+    broker = ChildName("StatefulSet", "chat-nats")
+    child = Child(name=broker, live={}, unchangeable=("volumeClaimTemplates",))
+    matched = Matched(children=[child], problems=[])
+    (line,) = lines_of(matched)
+    assert line == (
+        "  ! StatefulSet/chat-nats: ImmutableField: only a new object can hold another "
+        "spec.volumeClaimTemplates: stays as it is"
+    )
+    assert replace(AT_REST, objects=objects_of(matched, ())).differs

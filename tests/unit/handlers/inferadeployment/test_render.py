@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crds.inferadeployment import InferaDeployment
-from handlers.handler import TerminalError
+from handlers.handler import ChildName, TerminalError
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     a_server,
@@ -147,6 +147,30 @@ def test_the_pods_of_a_group_are_those_of_a_deployment_without_its_probe() -> No
     assert "readinessProbe" in alone["spec"]["containers"][0]
     del alone["spec"]["containers"][0]["readinessProbe"]
     assert grouped == alone
+
+
+def test_a_workload_succeeds_the_one_of_the_other_kind_of_its_name() -> None:
+    assert rendered(a_resource()).succeeds == {
+        ChildName("LeaderWorkerSet", f"demo-{service}"): ChildName("Deployment", f"demo-{service}")
+        for service in ("server", "worker")
+    }
+
+
+@pytest.mark.parametrize(
+    ("nats", "spared"),
+    [
+        ({}, {ChildName("StatefulSet", "demo-nats"): ""}),
+        ({"image": "nats:2.11"}, {ChildName("StatefulSet", "demo-nats"): "nats:2.11"}),
+        (None, {ChildName("StatefulSet", "demo-nats"): ""}),
+        ({"deploy": False}, {}),
+        ({"url": "nats://n:4222"}, {}),
+    ],
+)
+def test_an_own_broker_is_spared_with_the_image_that_the_resource_names(
+    nats: dict[str, Any] | None, spared: dict[ChildName, str]
+) -> None:
+    """Not with ours, which stands in for one that it does not name."""
+    assert rendered(a_resource(nats=nats)).spared == spared
 
 
 def test_an_own_probe_of_a_group_stays() -> None:

@@ -369,3 +369,33 @@ def test_a_child_that_the_api_server_wrote_nulls_into_is_judged_all_the_same() -
     seen = {**observation.children, ChildName("Deployment", "demo-worker"): bare}
     found = HANDLER.status(PLAIN, msgspec.structs.replace(observation, children=seen))
     assert found["services"]["worker"]["readyReplicas"] == 0
+
+
+WORKER = ChildName("Deployment", "demo-worker")
+
+
+def test_a_workload_serves_when_the_status_is_content_with_it() -> None:
+    ready = as_ready(rendered(PLAIN).children[-1])
+    assert HANDLER.serves(PLAIN, WORKER, ready)
+    for fields in (WAITING, REPLACED, CRASHING_ROLLOUT, {"observedGeneration": 0}):
+        assert not HANDLER.serves(PLAIN, WORKER, {**ready, "status": ready["status"] | fields})
+    assert not HANDLER.serves(PLAIN, WORKER, {**ready, "status": {}})
+    assert not HANDLER.serves(PLAIN, ChildName("LeaderWorkerSet", "demo-worker"), ready)
+    assert not HANDLER.serves(PLAIN, ChildName("Deployment", "demo-gone"), ready)
+
+
+def test_a_workload_of_no_pods_serves_once_its_controller_has_seen_it() -> None:
+    none = a_resource(services={"worker": {"componentType": "worker", "replicas": 0}})
+    ready = as_ready(rendered(none).children[-1])
+    assert HANDLER.serves(none, WORKER, ready)
+    assert not HANDLER.serves(none, WORKER, {**ready, "status": {}})
+
+
+def test_the_pods_of_a_deployment_and_of_a_group_of_its_name_are_told_apart() -> None:
+    """By a label of the group's controller: the selectors of both are the same."""
+    of_both = f"{HANDLER.pod_selector(PLAIN)},"
+    group = "leaderworkerset.sigs.k8s.io/name"
+    assert HANDLER.pods_of(PLAIN, WORKER) == (f"{of_both}infera.amd.com/service=worker,!{group}")
+    assert HANDLER.pods_of(PLAIN, ChildName("LeaderWorkerSet", "demo-worker")) == (
+        f"{of_both}{group}=demo-worker"
+    )

@@ -1,0 +1,389 @@
+"""A workload that changes its kind, at a real API server: the former one serves for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from bridge.events import ChangeEvent, ChildHint, EventType, ObjectKey
+from bridge.kube import MERGE_PATCH
+from bridge.settings import Settings
+from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL
+from crds.kubernetes import POD, Manifest
+from handlers.budget import unlimited
+from handlers.children import World
+from handlers.dry_run import DryRun
+from handlers.errors import LeaseLost
+from handlers.handler import AnyHandler, ChildName, Facts, Rendering
+from handlers.inferadeployment import HANDLER
+from handlers.pause import ANNOTATION
+from handlers.reconcile import Subject, reconcile
+from handlers.settle import Circumstances, Outcome, settle_outcome
+from handlers.state import EMPTY, FailState
+from handlers.writes import Writes
+from tests.services.handlers.conftest import OWNER, Desk
+from tests.services.handlers.renderings import ORDINARY, a_deployment
+
+KEY = ObjectKey(CONTRACT.kind.queue_name, "a", OWNER)
+FORMER = ChildName("Deployment", "child")
+SUCCESSOR = ChildName("StatefulSet", "child")
+GROUPS = ChildName("LeaderWorkerSet", "child")
+NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+class Scene:
+    """A resource whose workload was a Deployment, and looks at it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.former = a_deployment()(desk)
+        self.successor = ORDINARY["a stateful set"](desk)
+        self.rendering = self.forwards()
+        self.serving: set[ChildName] = set()
+        self.state = EMPTY
+        self.settings = Settings(other_operator_seconds=0.0)
+
+    def forwards(self, successor: Manifest | None = None) -> Rendering:
+        """Return what is asked for once the kind was changed."""
+        made = successor or self.successor
+        return Rendering(children=(made,), succeeds={FORMER: ChildName(made["kind"], "child")})
+
+    def backwards(self) -> Rendering:
+        """Return what is asked for once it was changed back."""
+        return Rendering(children=(self.former,), succeeds={SUCCESSOR: FORMER})
+
+    @property
+    def handler(self) -> AnyHandler:
+        """The kind, but for what the resource asks for and who serves."""
+        return msgspec.structs.replace(
+            HANDLER,
+            render=lambda _resource, _facts: self.rendering,
+            serves=lambda _resource, child, _live: child in self.serving,
+            pods_of=lambda _resource, child: f"is={child.kind}",
+            recorded=lambda _resource: (),
+        )
+
+    async def by_event(self) -> Outcome:
+        """Look because something changed; the bridge knows every child."""
+        hints = [
+            ChildHint(name.kind, name.name, "uid")
+            for name in (FORMER, SUCCESSOR)
+            if await self.is_there(name)
+        ]
+        return await self.look(EventType.CHANGED, *hints)
+
+    async def by_timer(self) -> Outcome:
+        """Look because time passed: such an event names no child."""
+        return await self.look(EventType.TIMER)
+
+    async def look(self, type_: EventType, *hints: ChildHint) -> Outcome:
+        """Reconcile once and settle; what is remembered is remembered."""
+        return await self._look(type_, hints, self.desk.making().writer)
+
+    async def foretold(self) -> DryRun:
+        """Return what a dry run tells of a look at everything."""
+        dry_run = DryRun(self.desk._writer(self.desk.dry))
+        self.settings = msgspec.structs.replace(self.settings, dry_run=True)
+        await self._look(EventType.RESYNC, (), dry_run)
+        return dry_run
+
+    async def _look(
+        self, type_: EventType, hints: tuple[ChildHint, ...], writer: Writes
+    ) -> Outcome:
+        async def newest(_: str) -> int:
+            return 0
+
+        world = World(
+            kube=self.desk.dry if isinstance(writer, DryRun) else self.desk.kube,
+            settings=self.settings,
+            facts=Facts(),
+            identity="desk",
+            newest_renderer=newest,
+            may_roll_out=unlimited,
+        )
+        key = msgspec.structs.replace(KEY, namespace=self.desk.namespace)
+        event = ChangeEvent(key=key, type=type_, id="id", children=hints)
+        subject = Subject()
+        outcome = await reconcile(event, self.handler, self.state, writer, world, subject)
+        found = Circumstances(
+            state=self.state,
+            uid=subject.uid,
+            generation=subject.generation,
+            now=1_000_000.0,
+            jitter=1.0,
+        )
+        settled = settle_outcome(outcome, found, self.settings).state
+        self.state = self.state if settled is None else settled
+        return outcome
+
+    async def is_there(self, name: ChildName) -> bool:
+        """Return whether a child exists and is not on its way out."""
+        return await self.uid(name) is not None
+
+    async def uid(self, name: ChildName) -> str | None:
+        """Return which child of that name there is."""
+        data = await self.desk.admin.get(self.desk.kind(name.kind), self.desk.namespace, name.name)
+        metadata = msgspec.json.decode(data)["metadata"] if data is not None else {}
+        return None if "deletionTimestamp" in metadata else metadata.get("uid")
+
+    async def condition(self, type_: str) -> Manifest | None:
+        """Return a condition of the resource."""
+        data = await self.desk.admin.get(CONTRACT.kind, self.desk.namespace, OWNER)
+        assert data is not None
+        listed = (msgspec.json.decode(data).get("status") or {}).get("conditions") or ()
+        return next((one for one in listed if one["type"] == type_), None)
+
+    async def a_pod(self, name: str, of: str, *conditions: Manifest) -> None:
+        """A pod that no scheduler looks at says this of itself."""
+        labels = {"is": of, DEPLOYMENT_LABEL: OWNER}
+        containers = [{"name": "main", "image": "registry.example/a:1"}]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.desk.namespace, "labels": labels},
+            "spec": {"containers": containers, "schedulerName": "nobody"},
+        }
+        await self.desk.admin.create(POD, self.desk.namespace, pod, timeout_seconds=5)
+        await self.desk.admin.request(
+            "PATCH",
+            POD.path(self.desk.namespace, name, "status"),
+            body=msgspec.json.encode({"status": {"conditions": list(conditions)}}),
+            content_type=MERGE_PATCH,
+        )
+
+    def deletes(self) -> list[str]:
+        """Return what the last look deleted."""
+        return [what for what in self.desk.written if what.startswith("delete")]
+
+
+@pytest.fixture
+async def scene(desk: Desk) -> Scene:
+    """The former workload is there, and another kind is asked for."""
+    scene = Scene(desk)
+    await desk.made(scene.former)
+    return scene
+
+
+@pytest.fixture
+async def waiting(scene: Scene) -> Scene:
+    """Both are there, and the former one serves."""
+    outcome = await scene.by_event()
+    assert "create StatefulSet/child" in scene.desk.written
+    assert outcome.handing_over == (FORMER,)
+    return scene
+
+
+async def test_the_former_serves_until_the_successor_does_and_then_it_goes(waiting: Scene) -> None:
+    assert waiting.deletes() == []
+    warning, degraded = [await waiting.condition(type_) for type_ in ("Warning", "Degraded")]
+    assert warning is not None
+    assert (warning["status"], warning["reason"]) == ("True", "HandingOver")
+    assert "Deployment child goes on serving" in warning["message"]
+    assert degraded is not None
+    assert degraded["status"] == "False"
+
+    for look in (waiting.by_timer, waiting.by_event, waiting.by_timer):
+        outcome = await look()
+        assert (outcome.handing_over, waiting.desk.written) == ((FORMER,), [])
+        assert outcome.requeue_seconds is not None
+        assert not outcome.has_problems
+
+    waiting.serving.add(SUCCESSOR)
+    outcome = await waiting.by_timer()
+    assert waiting.deletes() == ["delete Deployment/child"]
+    assert (outcome.handing_over, waiting.state) == ((), EMPTY)
+    assert await waiting.is_there(SUCCESSOR)
+    assert await waiting.condition("Warning") is None
+    await waiting.by_event()
+    assert waiting.desk.written == []
+
+
+async def test_one_pod_of_the_successor_that_finds_no_node_is_enough(waiting: Scene) -> None:
+    await waiting.a_pod("runs", "StatefulSet", {"type": "PodScheduled", "status": "True"})
+    await waiting.by_timer()
+    assert waiting.deletes() == []
+    await waiting.a_pod("waits", "StatefulSet", NO_NODE)
+    await waiting.by_timer()
+    assert waiting.deletes() == ["delete Deployment/child"]
+    assert waiting.state == EMPTY
+
+
+@pytest.mark.parametrize(
+    ("of", "condition"),
+    [
+        ("Deployment", NO_NODE),
+        ("StatefulSet", {**NO_NODE, "reason": "SchedulingGated"}),
+        ("StatefulSet", {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}),
+    ],
+    ids=["a pod of the former", "a pod that waits for a gate", "a pod that starts"],
+)
+async def test_no_other_trouble_of_pods_is(waiting: Scene, of: str, condition: Manifest) -> None:
+    await waiting.a_pod("pod", of, condition)
+    outcome = await waiting.by_timer()
+    assert (waiting.deletes(), outcome.handing_over) == ([], (FORMER,))
+
+
+def _groups(scene: Scene) -> Manifest:
+    """Of a kind that is not installed."""
+    pods = scene.former["spec"]["template"]
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": pods}}
+    return scene.desk.child("LeaderWorkerSet", spec=spec)
+
+
+def _invalid(scene: Scene) -> Manifest:
+    return scene.desk.child("StatefulSet", spec={**scene.successor["spec"], "replicas": -1})
+
+
+@pytest.mark.parametrize("refused", [_groups, _invalid])
+async def test_a_successor_that_is_refused_leaves_the_former_serving(
+    scene: Scene, refused: Callable[[Scene], Manifest]
+) -> None:
+    scene.rendering = scene.forwards(refused(scene))
+    outcome = await scene.by_event()
+    assert (scene.deletes(), outcome.handing_over) == ([], (FORMER,))
+    assert (outcome.has_problems, outcome.reason) == (True, "Refused")
+    assert outcome.requeue_seconds is not None
+    warning = await scene.condition("Warning")
+    assert warning is not None
+    assert "could not be made yet" in warning["message"]
+
+    scene.rendering, scene.serving = scene.forwards(), {SUCCESSOR}
+    await scene.by_timer()
+    assert scene.deletes() == ["delete Deployment/child"]
+    assert scene.state == EMPTY
+
+
+async def test_changed_back_before_it_is_done_the_new_one_goes_and_the_former_was_never_touched(
+    waiting: Scene,
+) -> None:
+    before = await waiting.uid(FORMER)
+    waiting.rendering, waiting.serving = waiting.backwards(), {FORMER}
+    outcome = await waiting.by_event()
+    assert [what for what in waiting.desk.written if what.endswith("Deployment/child")] == []
+    assert waiting.deletes() == ["delete StatefulSet/child"]
+    assert (outcome.handing_over, waiting.state) == ((), EMPTY)
+    assert await waiting.uid(FORMER) == before
+
+
+async def test_a_former_that_somebody_deletes_is_waited_for_by_nobody(waiting: Scene) -> None:
+    path = waiting.desk.kind("Deployment").path(waiting.desk.namespace, "child")
+    await waiting.desk.admin.request("DELETE", path)
+    outcome = await waiting.by_timer()
+    assert (outcome.handing_over, waiting.state, waiting.desk.written[-1:]) == (
+        (),
+        EMPTY,
+        [f"status InferaDeployment/{OWNER}"],
+    )
+    assert await waiting.condition("Warning") is None
+
+
+async def test_what_is_not_asked_for_any_more_at_all_waits_for_nobody(waiting: Scene) -> None:
+    waiting.rendering = Rendering(children=())
+    await waiting.by_event()
+    assert sorted(waiting.deletes()) == ["delete Deployment/child", "delete StatefulSet/child"]
+
+
+async def test_while_it_is_paused_neither_is_made_or_deleted_and_it_goes_on_then(
+    scene: Scene,
+) -> None:
+    paused: dict[str, Any] = {"metadata": {"annotations": {ANNOTATION: "true"}}}
+
+    async def patch() -> None:
+        await scene.desk.admin.request(
+            "PATCH",
+            CONTRACT.kind.path(scene.desk.namespace, OWNER),
+            body=msgspec.json.encode(paused),
+            content_type=MERGE_PATCH,
+        )
+
+    await patch()
+    outcome = await scene.by_event()
+    assert await scene.is_there(FORMER)
+    assert not await scene.is_there(SUCCESSOR)
+    assert outcome.handing_over == (FORMER,)
+    progressing = await scene.condition("Progressing")
+    assert progressing is not None
+    assert "create StatefulSet/child" in progressing["message"]
+    assert "delete" not in progressing["message"]
+
+    paused["metadata"]["annotations"][ANNOTATION] = None
+    await patch()
+    await scene.by_event()
+    assert "create StatefulSet/child" in scene.desk.written
+    paused["metadata"]["annotations"][ANNOTATION] = "true"
+    await patch()
+    scene.serving.add(SUCCESSOR)
+    await scene.by_event()
+    assert scene.deletes() == []
+    progressing = await scene.condition("Progressing")
+    assert progressing is not None
+    assert "delete Deployment/child" in progressing["message"]
+
+
+async def test_a_dry_run_foretells_that_the_former_goes(scene: Scene) -> None:
+    dry_run = await scene.foretold()
+    assert {"create StatefulSet/child", "delete Deployment/child"} <= {*dry_run.written}
+    assert await scene.is_there(FORMER)
+
+
+async def test_but_not_where_the_successor_would_be_refused(scene: Scene) -> None:
+    scene.rendering = scene.forwards(_invalid(scene))
+    dry_run = await scene.foretold()
+    assert [what for what in dry_run.written if what.startswith("delete")] == []
+
+
+class EndingLease:
+    """A lease that is over after so many calls: as if its holder had died there."""
+
+    predecessor_died = False
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    @property
+    def seconds_left(self) -> float:
+        """How long it still lasts: asked before each call."""
+        self.calls -= 1
+        return 60.0 if self.calls >= 0 else 0.0
+
+
+async def _is_cut(look: Awaitable[Outcome]) -> bool:
+    try:
+        await look
+    except LeaseLost:
+        return True
+    return False
+
+
+async def test_who_dies_at_any_write_is_followed_by_one_who_ends_it(scene: Scene) -> None:
+    """At each of them one of the two serves; what the dead one remembered may be lost."""
+    alive = scene.desk.lease
+    for serving, goes in (set[ChildName](), None), ({SUCCESSOR}, FORMER):
+        scene.serving = serving
+        cuts = 0
+        is_cut = True
+        while is_cut:
+            scene.desk.lease = EndingLease(cuts)  # type: ignore[assignment]
+            is_cut = await _is_cut(scene.by_event())
+            assert await scene.is_there(FORMER) or (serving and await scene.is_there(SUCCESSOR))
+            scene.state = EMPTY
+            cuts += is_cut
+        assert cuts >= 2
+        scene.desk.lease = alive
+        alive.predecessor_died = True
+        await scene.by_event()
+        alive.predecessor_died = False
+        await scene.by_timer()
+        assert await scene.is_there(SUCCESSOR)
+        assert await scene.is_there(FORMER) is (goes is None)
+
+
+async def test_a_look_that_was_failed_since_the_last_still_meets_it(waiting: Scene) -> None:
+    """What is remembered is of another generation, and of a failure."""
+    waiting.state = FailState(uid="u", generation=99, failures=2, error="x", handing_over=(FORMER,))
+    waiting.serving.add(SUCCESSOR)
+    await waiting.by_timer()
+    assert waiting.deletes() == ["delete Deployment/child"]

@@ -1,0 +1,449 @@
+"""
+Taking over what the reference operator made, at a real API server: no pod restarts over it.
+
+It writes whole objects, as manager `infera-operator` with operation Update; here a test does.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from bridge.kube_errors import Conflict
+from crds.inferadeployment import CONTRACT, InferaDeployment
+from crds.kubernetes import Manifest
+from handlers import plan
+from handlers.errors import LeaseLost
+from handlers.fields import entries_of
+from handlers.handler import Facts, Rendering
+from handlers.inferadeployment import HANDLER
+from handlers.kept import KEPT, kept_by
+from tests.golden.test_reference import INPUTS
+from tests.services.handlers.conftest import Desk
+from tests.services.handlers.renderings import a_container, a_deployment
+from tests.services.handlers.test_handover import EndingLease
+from tests.stack.eventually import eventually
+
+REFERENCE = "infera-operator"
+RUNS = "nats:2.10"
+PUTS_MAX = 20
+OWN_NAMESPACE = "models"
+"""Where the resources of our own goldens live."""
+OWN_GOLDENS = Path(__file__).parents[2] / "golden" / "inferadeployment"
+
+
+def rendering_of(desk: Desk, **nats: Any) -> Rendering:
+    """Return what we make of the resource with that `spec.nats`."""
+    owner = deepcopy(desk.owner)
+    owner["spec"]["nats"] = {"deploy": True, **nats}
+    return HANDLER.render(msgspec.convert(owner, InferaDeployment), Facts())
+
+
+def broker_of(desk: Desk, **nats: Any) -> Manifest:
+    """Return our broker, which is spared from now on."""
+    rendering = rendering_of(desk, **nats)
+    desk.spared = dict(rendering.spared)
+    (found,) = (one for one in rendering.children if one["kind"] == "StatefulSet")
+    return found
+
+
+def theirs_of(broker: Manifest) -> Manifest:
+    """Return it as the reference operator makes it: no probes, no requests, its own image."""
+    theirs = deepcopy(broker)
+    (container,) = theirs["spec"]["template"]["spec"]["containers"]
+    for field in ("readinessProbe", "livenessProbe", "resources"):
+        del container[field]
+    container["image"] = RUNS
+    theirs["metadata"]["labels"]["old"] = "1"
+    return theirs
+
+
+async def posted(desk: Desk, manifest: Manifest, *, by: str = REFERENCE) -> Manifest:
+    """Create an object as somebody else; return it as the API server holds it."""
+    data = await desk.admin.request(
+        "POST",
+        desk.kind(manifest["kind"]).path(desk.namespace),
+        query={"fieldManager": by},
+        body=msgspec.json.encode(manifest),
+        content_type="application/json",
+    )
+    found: Manifest = msgspec.json.decode(data)
+    return found
+
+
+async def put(desk: Desk, manifest: Manifest, *, by: str = REFERENCE) -> Manifest:
+    """Replace an object as the reference operator does; its controller may write meanwhile."""
+    for _ in range(PUTS_MAX):
+        version = (await desk.live(manifest))["metadata"]["resourceVersion"]
+        whole = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version}}
+        with suppress(Conflict):
+            return await desk.edited(whole, by=by)
+    raise AssertionError(f"{manifest['metadata']['name']} never came to rest")
+
+
+def managers(live: Manifest) -> set[str]:
+    """Return who owns fields, but for controllers."""
+    return {entry["manager"] for entry in entries_of(live)} - {"kube-controller-manager"}
+
+
+def pods_of(live: Manifest) -> tuple[Any, Any]:
+    """
+    Return what pods are made from, and of which object.
+
+    Not its generation: that of a Deployment moves with its annotations.
+    """
+    return live["spec"]["template"], live["metadata"]["uid"]
+
+
+async def rests(desk: Desk, *manifests: Manifest) -> None:
+    """Nothing is written by another look."""
+    children = await desk.make(*manifests)
+    assert desk.written == []
+    assert [child.problem for child in children if child.problem] == []
+
+
+@pytest.fixture
+async def broker(desk: Desk) -> Manifest:
+    """What the reference operator made, as it is; the resource was carried out by it."""
+    return await posted(desk, theirs_of(broker_of(desk)))
+
+
+async def test_a_broker_keeps_its_template_and_becomes_ours_in_all_else(
+    desk: Desk, broker: Manifest
+) -> None:
+    ours = broker_of(desk)
+    await desk.patched(ours, {"metadata": {"labels": {"team": "x"}}}, by="team")
+    child = await desk.made(ours)
+
+    assert child.problem is None
+    assert child.unchangeable == ()
+    after = await desk.live(ours)
+    assert after["spec"] == broker["spec"]
+    assert pods_of(after) == pods_of(broker)
+    assert managers(after) == {"weir", "team"}
+    assert "old" not in after["metadata"]["labels"]
+    assert after["metadata"]["labels"]["team"] == "x"
+    assert kept_by(after) is not None
+    await rests(desk, ours)
+
+
+@pytest.mark.parametrize("nats", [{}, {"image": RUNS}, {"image": RUNS, "storageSize": "4096Mi"}])
+async def test_it_is_rendered_whole_when_another_image_is_asked_for_and_not_before(
+    desk: Desk, broker: Manifest, nats: dict[str, str]
+) -> None:
+    await desk.made(broker_of(desk))
+    same = broker_of(desk, **nats)
+    await desk.made(same)
+    await rests(desk, same)
+    assert pods_of(await desk.live(same)) == pods_of(broker)
+
+    other = broker_of(desk, **nats | {"image": "nats:2.11"})
+    assert (await desk.made(other)).problem is None
+    after = await desk.live(other)
+    (container,) = after["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "nats:2.11"
+    assert {"readinessProbe", "livenessProbe"} <= container.keys()
+    assert after["metadata"]["generation"] == broker["metadata"]["generation"] + 1
+    assert KEPT not in after["metadata"]["annotations"]
+    await rests(desk, other)
+    # And back: it is ours now, and as it is rendered.
+    again = broker_of(desk, image=RUNS)
+    await desk.made(again)
+    (container,) = (await desk.live(again))["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], "readinessProbe" in container) == (RUNS, True)
+    await rests(desk, again)
+
+
+async def test_an_image_that_was_asked_for_before_we_came_is_carried_out(
+    desk: Desk, broker: Manifest
+) -> None:
+    other = broker_of(desk, image="nats:2.11")
+    await desk.made(other)
+    after = await desk.live(other)
+    (container,) = after["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], "readinessProbe" in container) == ("nats:2.11", True)
+    assert managers(after) == {"weir"}
+    await rests(desk, other)
+
+
+async def test_what_people_do_to_a_kept_template_is_theirs_or_drift_as_ever(
+    desk: Desk, broker: Manifest
+) -> None:
+    ours = broker_of(desk)
+    await desk.made(ours)
+    for moment in ("1", "2"):
+        annotations = {"kubectl.kubernetes.io/restartedAt": moment}
+        restart = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+        await desk.patched(ours, restart, by="kubectl-rollout")
+        await rests(desk, ours)
+    template = (await desk.live(ours))["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"kubectl.kubernetes.io/restartedAt": "2"}
+
+    live = await desk.live(ours)
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "nats:mine"
+    await put(desk, live, by="kubectl-edit")
+    await desk.made(ours)
+    assert (await desk.live(ours))["spec"]["template"] == template
+    await rests(desk, ours)
+
+
+async def test_the_annotation_is_ours_to_write_and_anybodys_to_remove(
+    desk: Desk, broker: Manifest
+) -> None:
+    ours = broker_of(desk)
+    await desk.made(ours)
+    for text in ("{", '{"instead":"x","template":{"spec":{"containers":[]}}}'):
+        await desk.patched(ours, {"metadata": {"annotations": {KEPT: text}}}, by="kubectl-edit")
+        await desk.made(ours)
+        assert pods_of(await desk.live(ours)) == pods_of(broker)
+        await rests(desk, ours)
+
+    await desk.patched(ours, {"metadata": {"annotations": {KEPT: None}}}, by="kubectl-annotate")
+    await desk.made(ours)
+    (container,) = (await desk.live(ours))["spec"]["template"]["spec"]["containers"]
+    assert "readinessProbe" in container
+    await rests(desk, ours)
+
+
+async def test_what_only_a_new_broker_could_hold_stays_and_is_named(
+    desk: Desk,
+) -> None:
+    theirs = theirs_of(broker_of(desk))
+    theirs["spec"]["podManagementPolicy"] = "Parallel"
+    before = await posted(desk, theirs)
+    ours = broker_of(desk, storageSize="8Gi")
+    child = await desk.made(ours)
+    assert (child.problem, child.unchangeable) == (None, ("volumeClaimTemplates",))
+    assert (await desk.live(ours))["spec"] == before["spec"]
+    await rests(desk, ours)
+    other = broker_of(desk, storageSize="8Gi", image="nats:2.11")
+    child = await desk.made(other)
+    assert (child.problem, child.unchangeable) == (None, ("volumeClaimTemplates",))
+    live = await desk.live(other)
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "nats:2.11"
+    assert live["spec"]["volumeClaimTemplates"] == before["spec"]["volumeClaimTemplates"]
+    await rests(desk, other)
+
+
+@pytest.mark.parametrize("calls", range(4))
+async def test_who_dies_while_it_takes_over_is_followed_by_one_who_restarts_nothing_either(
+    desk: Desk, broker: Manifest, calls: int
+) -> None:
+    """The second time, too, when the reference operator was back in between."""
+    ours, alive = broker_of(desk), desk.lease
+    for template in (broker["spec"]["template"], _with_sidecar(broker)):
+        whole = theirs_of(ours)
+        whole["spec"]["template"] = template
+        before = await put(desk, whole)
+        desk.lease = EndingLease(calls)  # type: ignore[assignment]
+        with suppress(LeaseLost):
+            await desk.make(ours)
+        desk.lease = alive
+        await desk.made(ours)
+        after = await desk.live(ours)
+        assert pods_of(after) == pods_of(before)
+        assert managers(after) == {"weir"}
+        await rests(desk, ours)
+
+
+def _with_sidecar(broker: Manifest) -> Manifest:
+    template: Manifest = deepcopy(broker["spec"]["template"])
+    template["spec"]["containers"].append(a_container(name="sidecar"))
+    return template
+
+
+def _bare(live: Manifest, ours: Manifest) -> Manifest:
+    """Return an object without any annotation, as who builds it anew puts it."""
+    return {**live, "metadata": {**ours["metadata"], "annotations": {}}}
+
+
+def _kept_whole(live: Manifest, ours: Manifest) -> Manifest:
+    """Return an object as who reads it, and changes what is its own, puts it."""
+    del ours
+    return live
+
+
+@pytest.mark.parametrize("puts", [_bare, _kept_whole])
+@pytest.mark.parametrize("image", [RUNS, "nats:2.12"])
+async def test_rolled_back_and_taken_over_again_nothing_restarts_and_what_is_removed_goes(
+    desk: Desk, broker: Manifest, puts: Any, image: str
+) -> None:
+    ours = broker_of(desk, image=RUNS)
+    await desk.made(ours)
+    back = deepcopy(puts(await desk.live(ours), ours))
+    back["metadata"].pop("managedFields", None)
+    back["metadata"].setdefault("labels", {})["old"] = "2"
+    back["spec"]["minReadySeconds"] = 7
+    back["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    before = await put(desk, back)
+    assert REFERENCE in managers(before)
+
+    again = broker_of(desk, image=image)
+    assert (await desk.made(again)).problem is None
+    after = await desk.live(again)
+    assert after["spec"]["template"] == before["spec"]["template"]
+    await rests(desk, again)
+    # What it wrote goes at the latest with the first edit that takes something away.
+    other = broker_of(desk, image="nats:2.13")
+    await desk.made(other)
+    after = await desk.live(other)
+    assert "minReadySeconds" not in after["spec"]
+    assert "old" not in after["metadata"]["labels"]
+    assert managers(after) == {"weir"}
+    await rests(desk, other)
+
+
+# ---------------------------------------------------------------------------------- all others
+
+
+def a_worker(**container: Any) -> Any:
+    return a_deployment({"containers": [a_container(**container)]})
+
+
+@pytest.mark.parametrize("manager", ["infera-operator", "cgn-operator"])
+async def test_a_workload_whose_template_differs_keeps_it_until_an_edit_asks_for_another(
+    desk: Desk, manager: str
+) -> None:
+    """Where the other operator carried out the resource as it is, nobody asks for ours."""
+    desk.owner["status"] = {"observedGeneration": desk.owner["metadata"]["generation"]}
+    theirs = a_worker(env=[{"name": "OLD", "value": "1"}], tty=True)(desk)
+    theirs["spec"]["minReadySeconds"] = 9
+    before = await posted(desk, theirs, by=manager)
+    ours = a_worker(resources={"limits": {"cpu": "1000m"}})(desk)
+    await desk.made(ours)
+    after = await desk.live(ours)
+    assert after["spec"]["template"] == before["spec"]["template"]
+    assert "minReadySeconds" not in after["spec"]
+    assert managers(after) == {"weir"}
+    await rests(desk, ours)
+    ours["spec"]["replicas"] = 1
+    await desk.made(ours)
+    after = await desk.live(ours)
+    assert (after["spec"]["template"], after["spec"]["replicas"]) == (
+        before["spec"]["template"],
+        1,
+    )
+
+    ours["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/a:2"
+    await desk.made(ours)
+    after = await desk.live(ours)
+    (container,) = after["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], "env" in container, "tty" in container) == (
+        "registry.example/a:2",
+        False,
+        False,
+    )
+    assert KEPT not in after["metadata"]["annotations"]
+    await rests(desk, ours)
+
+
+async def test_one_whose_template_is_ours_in_other_words_keeps_nothing(desk: Desk) -> None:
+    desk.owner["status"] = {"observedGeneration": desk.owner["metadata"]["generation"]}
+    before = await posted(desk, a_worker(resources={"limits": {"cpu": "1"}})(desk))
+    ours = a_worker(resources={"limits": {"cpu": "1000m"}})(desk)
+    await desk.made(ours)
+    after = await desk.live(ours)
+    assert pods_of(after) == pods_of(before)
+    assert KEPT not in after["metadata"]["annotations"]
+    await rests(desk, ours)
+
+
+async def test_a_dry_run_foretells_that_nothing_restarts(desk: Desk, broker: Manifest) -> None:
+    (one,) = (await desk.foretell(broker_of(desk))).foretold
+    assert (one.verb, one.restarts, one.pods) == ("apply", False, 0)
+    assert pods_of(await desk.live(broker)) == pods_of(broker)
+    (one,) = (await desk.foretell(broker_of(desk, image="nats:2.11"))).foretold
+    assert (one.verb, one.restarts) == ("apply", True)
+
+
+# ---------------------------------------------------------------------------------- goldens
+
+
+def _cases() -> dict[str, tuple[Path, Path]]:
+    """Return resources and what is made of them: ours, and those of WEIR_GOLDEN_DIR, if named."""
+    found = {
+        folder.name: (folder / "cr.yaml", folder / "manifests.yaml")
+        for folder in sorted(OWN_GOLDENS.iterdir())
+        if (folder / "manifests.yaml").exists()
+    }
+    for path in INPUTS:
+        children = path.with_name(path.name.replace(".in.yaml", ".children.yaml"))
+        found[f"reference {path.name}"] = (path, children)
+    return found
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_children_of_a_golden_are_taken_over_and_none_is_another_then(
+    desk: Desk, case: str
+) -> None:
+    """Their templates are ours, so that nothing is kept but a broker's."""
+    source, children = CASES[case]
+    owner = await _resource(desk, yaml.safe_load(source.read_text("utf-8")))
+    rendering = HANDLER.render(msgspec.convert(owner, InferaDeployment), Facts())
+    served = {owned.kind.kind for owned in CONTRACT.owns if not owned.optional}
+    wanted = [manifest for manifest in rendering.children if manifest["kind"] in served]
+    rendered = {plan.child_name(manifest): manifest for manifest in wanted}
+    before = {}
+    for child in yaml.safe_load_all(children.read_text("utf-8")):
+        if child is None or plan.child_name(child) not in rendered:
+            continue
+        theirs = _placed(child, owner)
+        await posted(desk, theirs)
+        before[plan.child_name(child)] = await put(desk, await desk.live(theirs))
+    assert before
+    desk.owner = {**owner, "status": {"observedGeneration": owner["metadata"]["generation"]}}
+    desk.spared = dict(rendering.spared)
+
+    async def is_made() -> bool:
+        """The API server takes a binding once its own cache holds the role."""
+        children = await desk.make(*wanted)
+        assert [child.problem for child in children if child.problem] == []
+        return True
+
+    await eventually(is_made)
+    for name, live in before.items():
+        after = await desk.live(rendered[name])
+        assert _matter(after) == _matter(live)
+        assert managers(after) == {"weir"}
+        assert (KEPT in after["metadata"]["annotations"]) is (name in rendering.spared)
+    await rests(desk, *wanted)
+
+
+def _matter(live: Manifest) -> Manifest:
+    """Return what an object is, without whose its fields are and how it does."""
+    uid = live["metadata"]["uid"]
+    rest = {key: item for key, item in live.items() if key not in ("metadata", "status")}
+    return {**rest, "uid": uid}
+
+
+async def _resource(desk: Desk, raw: Manifest) -> Manifest:
+    raw["metadata"] = {"name": raw["metadata"]["name"], "namespace": desk.namespace}
+    for service in raw["spec"]["services"].values():
+        service["replicas"] = 0  # the pods of all goldens would be many
+    data = await desk.admin.create(CONTRACT.kind, desk.namespace, raw, timeout_seconds=5)
+    found: Manifest = msgspec.json.decode(data)
+    return found
+
+
+def _placed(child: Manifest, owner: Manifest) -> Manifest:
+    """Return a child of a golden in its place, whose placeholders are filled."""
+    text = msgspec.json.encode(child).decode()
+    namespace, uid = owner["metadata"]["namespace"], owner["metadata"]["uid"]
+    for placeholder in ("NAMESPACE", OWN_NAMESPACE):
+        text = text.replace(f'"namespace":"{placeholder}"', f'"namespace":"{namespace}"')
+    placed: Manifest = msgspec.json.decode(text)
+    placed["metadata"]["namespace"] = namespace
+    for reference in placed["metadata"]["ownerReferences"]:
+        reference["uid"] = uid
+    if placed["kind"] == "Deployment":
+        placed["spec"]["replicas"] = 0
+    return placed

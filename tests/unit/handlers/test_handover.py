@@ -1,0 +1,87 @@
+"""Until when a workload of the former kind serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crds.kubernetes import Manifest
+from handlers.handler import ChildName
+from handlers.handover import Handover, is_out_of_quota, is_pod_of, notices_of
+from handlers.pods import is_unschedulable
+
+
+def a_pod(*conditions: Manifest, **metadata: Any) -> Manifest:
+    return {"metadata": {"name": "p", **metadata}, "status": {"conditions": list(conditions)}}
+
+
+def scheduled(status: str, reason: str = "") -> Manifest:
+    return {"type": "PodScheduled", "status": status, "reason": reason}
+
+
+NO_NODE = scheduled("False", "Unschedulable")
+PODS: dict[str, tuple[Manifest, bool]] = {
+    "no node takes it": (a_pod(NO_NODE), True),
+    "it was never looked at": (a_pod(), False),
+    "it has a node": (a_pod(scheduled("True")), False),
+    "it waits for a gate": (a_pod(scheduled("False", "SchedulingGated")), False),
+    "it does not run for another reason": (
+        a_pod({"type": "Ready", "status": "False", "reason": "Unschedulable"}),
+        False,
+    ),
+    "it is on its way out": (a_pod(NO_NODE, deletionTimestamp="2026-12-01T12:00:00Z"), False),
+}
+
+
+@pytest.mark.parametrize(("pod", "lacks"), PODS.values(), ids=PODS)
+def test_a_pod_finds_no_node_when_the_scheduler_says_so(pod: Manifest, *, lacks: bool) -> None:
+    assert is_unschedulable(pod) is lacks
+
+
+@pytest.mark.parametrize(
+    ("created", "is_its"),
+    [
+        ("2026-12-01T12:00:00Z", True),
+        ("2026-12-01T12:00:09Z", True),
+        ("2026-12-01T11:59:59Z", False),
+    ],
+)
+def test_a_pod_that_is_older_is_of_a_former_workload_of_the_name(
+    created: str, *, is_its: bool
+) -> None:
+    workload = {"metadata": {"creationTimestamp": "2026-12-01T12:00:00Z"}}
+    assert is_pod_of(a_pod(creationTimestamp=created), workload) is is_its
+    assert not is_pod_of(a_pod(creationTimestamp=created), {"metadata": {}})
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_so"),
+    [
+        ({"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: gpus"}, True),
+        ({"type": "ReplicaFailure", "status": "False", "message": "exceeded quota: gpus"}, False),
+        ({"type": "ReplicaFailure", "status": "True", "message": "a webhook refused it"}, False),
+        ({"type": "Progressing", "status": "True", "message": "exceeded quota: gpus"}, False),
+    ],
+)
+def test_a_quota_keeps_pods_from_being_made_where_their_controller_says_so(
+    condition: Manifest, *, is_so: bool
+) -> None:
+    assert is_out_of_quota({"status": {"conditions": [condition]}}) is is_so
+    assert not is_out_of_quota({})
+
+
+def test_the_status_says_what_waits_for_what_and_takes_it_for_no_fault() -> None:
+    former, successor = ChildName("Deployment", "d-s"), ChildName("LeaderWorkerSet", "d-s")
+    waiting, blocked = notices_of(
+        Handover(predecessor=former, successor=successor, is_blocked=is_blocked)
+        for is_blocked in (False, True)
+    )
+    assert (waiting.reason, waiting.degraded) == ("HandingOver", False)
+    assert waiting.message == (
+        "Deployment d-s goes on serving until its successor, LeaderWorkerSet d-s, is ready, or one "
+        "of the successor's pods finds no node"
+    )
+    assert blocked.message == (
+        "Deployment d-s goes on serving: its successor, LeaderWorkerSet d-s, could not be made yet"
+    )
