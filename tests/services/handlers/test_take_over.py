@@ -13,22 +13,17 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-from bridge.kube_errors import Conflict
-from crds.inferadeployment import CONTRACT, InferaDeployment
+from crds.inferadeployment import InferaDeployment
 from crds.kubernetes import Manifest
-from handlers import plan
 from handlers.errors import LeaseLost
-from handlers.fields import entries_of
 from handlers.handler import Facts, Rendering
 from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT, kept_by
-from tests.golden.test_reference import INPUTS
 from tests.services.handlers.conftest import Desk
-from tests.services.handlers.renderings import a_container, a_deployment
+from tests.services.handlers.renderings import a_container
+from tests.services.handlers.taken_over import managers, pods_of, posted, put, rests
 from tests.services.handlers.test_handover import EndingLease
-from tests.stack.eventually import eventually
 
 REFERENCE = "infera-operator"
 RUNS = "nats:2.10"
@@ -62,50 +57,6 @@ def theirs_of(broker: Manifest) -> Manifest:
     container["image"] = RUNS
     theirs["metadata"]["labels"]["old"] = "1"
     return theirs
-
-
-async def posted(desk: Desk, manifest: Manifest, *, by: str = REFERENCE) -> Manifest:
-    """Create an object as somebody else; return it as the API server holds it."""
-    data = await desk.admin.request(
-        "POST",
-        desk.kind(manifest["kind"]).path(desk.namespace),
-        query={"fieldManager": by},
-        body=msgspec.json.encode(manifest),
-        content_type="application/json",
-    )
-    found: Manifest = msgspec.json.decode(data)
-    return found
-
-
-async def put(desk: Desk, manifest: Manifest, *, by: str = REFERENCE) -> Manifest:
-    """Replace an object as the reference operator does; its controller may write meanwhile."""
-    for _ in range(PUTS_MAX):
-        version = (await desk.live(manifest))["metadata"]["resourceVersion"]
-        whole = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version}}
-        with suppress(Conflict):
-            return await desk.edited(whole, by=by)
-    raise AssertionError(f"{manifest['metadata']['name']} never came to rest")
-
-
-def managers(live: Manifest) -> set[str]:
-    """Return who owns fields, but for controllers."""
-    return {entry["manager"] for entry in entries_of(live)} - {"kube-controller-manager"}
-
-
-def pods_of(live: Manifest) -> tuple[Any, Any]:
-    """
-    Return what pods are made from, and of which object.
-
-    Not its generation: that of a Deployment moves with its annotations.
-    """
-    return live["spec"]["template"], live["metadata"]["uid"]
-
-
-async def rests(desk: Desk, *manifests: Manifest) -> None:
-    """Nothing is written by another look."""
-    children = await desk.make(*manifests)
-    assert desk.written == []
-    assert [child.problem for child in children if child.problem] == []
 
 
 @pytest.fixture
@@ -297,153 +248,3 @@ async def test_rolled_back_and_taken_over_again_nothing_restarts_and_what_is_rem
     assert "old" not in after["metadata"]["labels"]
     assert managers(after) == {"weir"}
     await rests(desk, other)
-
-
-# ---------------------------------------------------------------------------------- all others
-
-
-def a_worker(**container: Any) -> Any:
-    return a_deployment({"containers": [a_container(**container)]})
-
-
-@pytest.mark.parametrize("manager", ["infera-operator", "cgn-operator"])
-async def test_a_workload_whose_template_differs_keeps_it_until_an_edit_asks_for_another(
-    desk: Desk, manager: str
-) -> None:
-    """Where the other operator carried out the resource as it is, nobody asks for ours."""
-    desk.owner["status"] = {"observedGeneration": desk.owner["metadata"]["generation"]}
-    theirs = a_worker(env=[{"name": "OLD", "value": "1"}], tty=True)(desk)
-    theirs["spec"]["minReadySeconds"] = 9
-    before = await posted(desk, theirs, by=manager)
-    ours = a_worker(resources={"limits": {"cpu": "1000m"}})(desk)
-    await desk.made(ours)
-    after = await desk.live(ours)
-    assert after["spec"]["template"] == before["spec"]["template"]
-    assert "minReadySeconds" not in after["spec"]
-    assert managers(after) == {"weir"}
-    await rests(desk, ours)
-    ours["spec"]["replicas"] = 1
-    await desk.made(ours)
-    after = await desk.live(ours)
-    assert (after["spec"]["template"], after["spec"]["replicas"]) == (
-        before["spec"]["template"],
-        1,
-    )
-
-    ours["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/a:2"
-    await desk.made(ours)
-    after = await desk.live(ours)
-    (container,) = after["spec"]["template"]["spec"]["containers"]
-    assert (container["image"], "env" in container, "tty" in container) == (
-        "registry.example/a:2",
-        False,
-        False,
-    )
-    assert KEPT not in after["metadata"]["annotations"]
-    await rests(desk, ours)
-
-
-async def test_one_whose_template_is_ours_in_other_words_keeps_nothing(desk: Desk) -> None:
-    desk.owner["status"] = {"observedGeneration": desk.owner["metadata"]["generation"]}
-    before = await posted(desk, a_worker(resources={"limits": {"cpu": "1"}})(desk))
-    ours = a_worker(resources={"limits": {"cpu": "1000m"}})(desk)
-    await desk.made(ours)
-    after = await desk.live(ours)
-    assert pods_of(after) == pods_of(before)
-    assert KEPT not in after["metadata"]["annotations"]
-    await rests(desk, ours)
-
-
-async def test_a_dry_run_foretells_that_nothing_restarts(desk: Desk, broker: Manifest) -> None:
-    (one,) = (await desk.foretell(broker_of(desk))).foretold
-    assert (one.verb, one.restarts, one.pods) == ("apply", False, 0)
-    assert pods_of(await desk.live(broker)) == pods_of(broker)
-    (one,) = (await desk.foretell(broker_of(desk, image="nats:2.11"))).foretold
-    assert (one.verb, one.restarts) == ("apply", True)
-
-
-# ---------------------------------------------------------------------------------- goldens
-
-
-def _cases() -> dict[str, tuple[Path, Path]]:
-    """Return resources and what is made of them: ours, and those of WEIR_GOLDEN_DIR, if named."""
-    found = {
-        folder.name: (folder / "cr.yaml", folder / "manifests.yaml")
-        for folder in sorted(OWN_GOLDENS.iterdir())
-        if (folder / "manifests.yaml").exists()
-    }
-    for path in INPUTS:
-        children = path.with_name(path.name.replace(".in.yaml", ".children.yaml"))
-        found[f"reference {path.name}"] = (path, children)
-    return found
-
-
-CASES = _cases()
-
-
-@pytest.mark.parametrize("case", CASES)
-async def test_the_children_of_a_golden_are_taken_over_and_none_is_another_then(
-    desk: Desk, case: str
-) -> None:
-    """Their templates are ours, so that nothing is kept but a broker's."""
-    source, children = CASES[case]
-    owner = await _resource(desk, yaml.safe_load(source.read_text("utf-8")))
-    rendering = HANDLER.render(msgspec.convert(owner, InferaDeployment), Facts())
-    served = {owned.kind.kind for owned in CONTRACT.owns if not owned.optional}
-    wanted = [manifest for manifest in rendering.children if manifest["kind"] in served]
-    rendered = {plan.child_name(manifest): manifest for manifest in wanted}
-    before = {}
-    for child in yaml.safe_load_all(children.read_text("utf-8")):
-        if child is None or plan.child_name(child) not in rendered:
-            continue
-        theirs = _placed(child, owner)
-        await posted(desk, theirs)
-        before[plan.child_name(child)] = await put(desk, await desk.live(theirs))
-    assert before
-    desk.owner = {**owner, "status": {"observedGeneration": owner["metadata"]["generation"]}}
-    desk.spared = dict(rendering.spared)
-
-    async def is_made() -> bool:
-        """The API server takes a binding once its own cache holds the role."""
-        children = await desk.make(*wanted)
-        assert [child.problem for child in children if child.problem] == []
-        return True
-
-    await eventually(is_made)
-    for name, live in before.items():
-        after = await desk.live(rendered[name])
-        assert _matter(after) == _matter(live)
-        assert managers(after) == {"weir"}
-        assert (KEPT in after["metadata"]["annotations"]) is (name in rendering.spared)
-    await rests(desk, *wanted)
-
-
-def _matter(live: Manifest) -> Manifest:
-    """Return what an object is, without whose its fields are and how it does."""
-    uid = live["metadata"]["uid"]
-    rest = {key: item for key, item in live.items() if key not in ("metadata", "status")}
-    return {**rest, "uid": uid}
-
-
-async def _resource(desk: Desk, raw: Manifest) -> Manifest:
-    raw["metadata"] = {"name": raw["metadata"]["name"], "namespace": desk.namespace}
-    for service in raw["spec"]["services"].values():
-        service["replicas"] = 0  # the pods of all goldens would be many
-    data = await desk.admin.create(CONTRACT.kind, desk.namespace, raw, timeout_seconds=5)
-    found: Manifest = msgspec.json.decode(data)
-    return found
-
-
-def _placed(child: Manifest, owner: Manifest) -> Manifest:
-    """Return a child of a golden in its place, whose placeholders are filled."""
-    text = msgspec.json.encode(child).decode()
-    namespace, uid = owner["metadata"]["namespace"], owner["metadata"]["uid"]
-    for placeholder in ("NAMESPACE", OWN_NAMESPACE):
-        text = text.replace(f'"namespace":"{placeholder}"', f'"namespace":"{namespace}"')
-    placed: Manifest = msgspec.json.decode(text)
-    placed["metadata"]["namespace"] = namespace
-    for reference in placed["metadata"]["ownerReferences"]:
-        reference["uid"] = uid
-    if placed["kind"] == "Deployment":
-        placed["spec"]["replicas"] = 0
-    return placed

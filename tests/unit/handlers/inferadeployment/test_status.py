@@ -389,13 +389,3 @@ def test_a_workload_of_no_pods_serves_once_its_controller_has_seen_it() -> None:
     ready = as_ready(rendered(none).children[-1])
     assert HANDLER.serves(none, WORKER, ready)
     assert not HANDLER.serves(none, WORKER, {**ready, "status": {}})
-
-
-def test_the_pods_of_a_deployment_and_of_a_group_of_its_name_are_told_apart() -> None:
-    """By a label of the group's controller: the selectors of both are the same."""
-    of_both = f"{HANDLER.pod_selector(PLAIN)},"
-    group = "leaderworkerset.sigs.k8s.io/name"
-    assert HANDLER.pods_of(PLAIN, WORKER) == (f"{of_both}infera.amd.com/service=worker,!{group}")
-    assert HANDLER.pods_of(PLAIN, ChildName("LeaderWorkerSet", "demo-worker")) == (
-        f"{of_both}{group}=demo-worker"
-    )
