@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,15 +21,10 @@ from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT, kept_by
 from tests.services.handlers.conftest import Desk
 from tests.services.handlers.renderings import a_container
-from tests.services.handlers.taken_over import managers, pods_of, posted, put, rests
+from tests.services.handlers.taken_over import REFERENCE, managers, pods_of, posted, put, rests
 from tests.services.handlers.test_handover import EndingLease
 
-REFERENCE = "infera-operator"
 RUNS = "nats:2.10"
-PUTS_MAX = 20
-OWN_NAMESPACE = "models"
-"""Where the resources of our own goldens live."""
-OWN_GOLDENS = Path(__file__).parents[2] / "golden" / "inferadeployment"
 
 
 def rendering_of(desk: Desk, **nats: Any) -> Rendering:
