@@ -105,7 +105,9 @@ class Scene:
             may_roll_out=unlimited,
         )
         key = msgspec.structs.replace(KEY, namespace=self.desk.namespace)
-        event = ChangeEvent(key=key, type=type_, id="id", children=hints)
+        # A look at everything that a person asks for has no id, and asks for every child.
+        id_ = "" if type_ is EventType.RESYNC else "id"
+        event = ChangeEvent(key=key, type=type_, id=id_, children=hints)
         subject = Subject()
         outcome = await reconcile(event, self.handler, self.state, writer, world, subject)
         found = Circumstances(
@@ -237,14 +239,16 @@ def _invalid(scene: Scene) -> Manifest:
     return scene.desk.child("StatefulSet", spec={**scene.successor["spec"], "replicas": -1})
 
 
-@pytest.mark.parametrize("refused", [_groups, _invalid])
+@pytest.mark.parametrize(
+    ("refused", "reason"), [(_groups, "KindNotInstalled"), (_invalid, "Refused")]
+)
 async def test_a_successor_that_is_refused_leaves_the_former_serving(
-    scene: Scene, refused: Callable[[Scene], Manifest]
+    scene: Scene, refused: Callable[[Scene], Manifest], reason: str
 ) -> None:
     scene.rendering = scene.forwards(refused(scene))
     outcome = await scene.by_event()
     assert (scene.deletes(), outcome.handing_over) == ([], (FORMER,))
-    assert (outcome.has_problems, outcome.reason) == (True, "Refused")
+    assert (outcome.has_problems, outcome.reason) == (True, reason)
     assert outcome.requeue_seconds is not None
     warning = await scene.condition("Warning")
     assert warning is not None

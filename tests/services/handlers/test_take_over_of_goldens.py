@@ -13,6 +13,7 @@ from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
+from handlers.inferadeployment.names import child_name
 from handlers.kept import KEPT
 from tests.golden.test_reference import INPUTS
 from tests.services.handlers.conftest import Desk
@@ -103,6 +104,12 @@ def _placed(child: Manifest, owner: Manifest) -> Manifest:
     placed["metadata"]["namespace"] = namespace
     for reference in placed["metadata"]["ownerReferences"]:
         reference["uid"] = uid
-    if placed["kind"] == "Deployment":
+    if placed["kind"] == "Deployment" and placed["metadata"]["name"] in _workloads(owner):
         placed["spec"]["replicas"] = 0
     return placed
+
+
+def _workloads(owner: Manifest) -> set[str]:
+    """Return the names of the services' workloads; an endpoint picker is none of them."""
+    name = owner["metadata"]["name"]
+    return {child_name(name, service) for service in owner["spec"]["services"]}
