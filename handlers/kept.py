@@ -159,14 +159,19 @@ def unchangeable(manifest: Manifest, live: Manifest) -> tuple[str, ...]:
 def with_immutable(manifest: Manifest, live: Manifest) -> Manifest:
     """Return the rendering with what cannot be changed as it is; where it is alike, as rendered."""
     held = live.get("spec") or {}
-    as_they_are = {field: held[field] for field in unchangeable(manifest, live) if field in held}
+    fixed = unchangeable(manifest, live)
+    as_they_are = {field: held[field] for field in fixed if field in held}
     if live.get("kind") == STATEFUL_SET.kind and held.get("podManagementPolicy") not in (
         None,
         DEFAULT_POLICY,
     ):
         # Left out, it would become the default.
         as_they_are["podManagementPolicy"] = held["podManagementPolicy"]
-    return {**manifest, "spec": {**manifest["spec"], **as_they_are}} if as_they_are else manifest
+    lacking = [field for field in fixed if field not in held]
+    if not (as_they_are or lacking):
+        return manifest
+    rest = {field: item for field, item in manifest["spec"].items() if field not in lacking}
+    return {**manifest, "spec": {**rest, **as_they_are}}
 
 
 def _same(field: str, rendered: Any, held: Any) -> bool:

@@ -252,6 +252,15 @@ def test_where_it_differs_it_is_sent_as_it_is_and_named(field: str, held: Any) -
     assert kept.fitted(a_rendering(), live, None)["spec"] == {**a_rendering()["spec"], field: held}
 
 
+@pytest.mark.parametrize("field", ["serviceName", "volumeClaimTemplates"])
+def test_what_it_lacks_is_named_and_not_sent(field: str) -> None:
+    live = a_live()
+    del live["spec"][field]
+    assert kept.unchangeable(a_rendering(), live) == (field,)
+    rest = {key: item for key, item in a_rendering()["spec"].items() if key != field}
+    assert kept.with_immutable(a_rendering(), live)["spec"] == rest
+
+
 def test_a_policy_that_we_do_not_render_does_not_become_the_default() -> None:
     live = a_live(podManagementPolicy="Parallel")
     assert kept.unchangeable(a_rendering(), live) == ()
