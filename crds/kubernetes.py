@@ -85,6 +85,12 @@ LEADER_WORKER_SET = Kind(
     kind="LeaderWorkerSet",
     plural="leaderworkersets",
 )
+GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
+"""
+Label of the pods of a LeaderWorkerSet: its name.
+
+Source: LeaderWorkerSet, `api/leaderworkerset/v1`, SetNameLabelKey.
+"""
 INFERENCE_POOL = Kind(
     group="inference.networking.k8s.io",
     version="v1",

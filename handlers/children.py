@@ -171,7 +171,9 @@ async def match_children(
     if glanced is not None:
         return Matched(children=glanced, problems=[])
     names = (*map(plan.child_name, rendering.children), *rendering.keep)
-    recorded = handler.recorded(wanted.typed) if _was_edited(making) else ()
+    recorded = (
+        handler.recorded(wanted.typed) if plan.was_edited(resource) and not making.is_birth else ()
+    )
     candidates = (*_candidates(event, state), *(() if event.children else recorded))
     stale = await stale_candidates(making, names, candidates)
     children = await make_all(making, rendering.children)
@@ -228,8 +230,3 @@ def _candidates(event: ChangeEvent, state: FailState) -> set[ChildName]:
     """
     hinted = {ChildName(hint.kind, hint.name) for hint in event.children}
     return hinted | {problem.child for problem in state.refused} | {*state.handing_over}
-
-
-def _was_edited(making: Making) -> bool:
-    observed = (making.owner.get("status") or {}).get("observedGeneration")
-    return not making.is_birth and observed != making.owner["metadata"].get("generation")

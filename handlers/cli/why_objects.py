@@ -8,15 +8,12 @@ from typing import Any
 import msgspec
 
 from crds.contract import Contract
-from crds.kubernetes import LEADER_WORKER_SET, Condition, Manifest
+from crds.kubernetes import GROUP_LABEL, LEADER_WORKER_SET, Condition, Manifest
 from handlers import plan
 from handlers.cli.why_findings import MISSING, Child, ClusterHalf, Pod
 from handlers.handler import ChildName
 from handlers.manifests import entries
 from handlers.pods import trouble_of
-
-GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
-"""Label of a pod that names its LeaderWorkerSet, which has no selector."""
 
 
 def cluster_half(resource: Manifest, **more: Any) -> ClusterHalf:

@@ -11,6 +11,7 @@ from crds.inferadeployment import (
 )
 from crds.kubernetes import (
     DEPLOYMENT,
+    GROUP_LABEL,
     HTTP_ROUTE,
     INFERENCE_POOL,
     LEADER_WORKER_SET,
@@ -22,8 +23,6 @@ from crds.kubernetes import (
 )
 from handlers.handler import ChildName
 
-GROUP_LABEL = "leaderworkerset.sigs.k8s.io/name"
-"""Label of the pods of a LeaderWorkerSet: its name."""
 DISCOVERY = "disc"
 NATS = "nats"
 PICKER = "epp"
@@ -71,7 +70,6 @@ def pods_of(deployment: str, child: ChildName) -> str:
 
     A Deployment and a LeaderWorkerSet of one service have the same selector; a label that the
     latter's controller adds tells their pods apart.
-    Source: LeaderWorkerSet, `api/leaderworkerset/v1`, SetNameLabelKey.
     """
     selector = pod_selector(deployment)
     if child.kind == LEADER_WORKER_SET.kind:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from crds.kind import Kind
-from crds.kubernetes import LEADER_WORKER_SET, POD, ROLE, Manifest
+from crds.kubernetes import (
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    LEADER_WORKER_SET,
+    POD,
+    ROLE,
+    Manifest,
+)
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.e2e.stage import CHILD_KINDS, Stage, controller_of, uid
 from tests.faults.own_loop import in_thread
@@ -17,8 +24,6 @@ from tests.faults.stand_ins.gateways import (
     CONTROLLER_NAME,
     GATEWAY,
     GATEWAY_GROUP,
-    HTTP_ROUTE,
-    INFERENCE_POOL,
     StandInGateways,
 )
 from tests.faults.stand_ins.installing import ALL, installed

@@ -19,22 +19,15 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from crds.kind import Kind
-from crds.kubernetes import Manifest
+from crds.kubernetes import HTTP_ROUTE, INFERENCE_POOL, Manifest
 from handlers.cli.devstack.cluster import Cluster
 from tests.faults.stand_ins.client import ApiError, Client, Controller, Copy, Key
 
 MANAGER = "stand-in-gateway"
 CONTROLLER_NAME = "stand-in.weir.dev/gateway"
 
-GATEWAY_GROUP = "gateway.networking.k8s.io"
+GATEWAY_GROUP = HTTP_ROUTE.group
 GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways")
-HTTP_ROUTE = Kind(group=GATEWAY_GROUP, version="v1", kind="HTTPRoute", plural="httproutes")
-INFERENCE_POOL = Kind(
-    group="inference.networking.k8s.io",
-    version="v1",
-    kind="InferencePool",
-    plural="inferencepools",
-)
 
 
 class StandInGateways:

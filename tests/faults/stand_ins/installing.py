@@ -21,11 +21,16 @@ import yaml
 from msgspec import Struct
 
 from crds.kind import Kind
-from crds.kubernetes import CUSTOM_RESOURCE_DEFINITION, LEADER_WORKER_SET
+from crds.kubernetes import (
+    CUSTOM_RESOURCE_DEFINITION,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    LEADER_WORKER_SET,
+)
 from handlers.cli.devstack import install
 from handlers.cli.devstack.cluster import Cluster
 from tests.faults.stand_ins import INFERENCE_POOL_CRD, LEADER_WORKER_SET_CRD
-from tests.faults.stand_ins.gateways import GATEWAY, HTTP_ROUTE, INFERENCE_POOL
+from tests.faults.stand_ins.gateways import GATEWAY
 from tests.faults.stand_ins.pod_template import OPENAPI, pod_template_schema
 from tests.stack.eventually import PATIENCE_SECONDS
 

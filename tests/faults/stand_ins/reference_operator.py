@@ -21,10 +21,9 @@ from msgspec import Struct
 
 from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
-from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, Manifest
+from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, LEADER_WORKER_SET, Manifest
 from handlers.cli.devstack.cluster import Cluster
 from tests.faults.stand_ins.client import UNREACHABLE, ApiError, Client
-from tests.faults.stand_ins.gateways import HTTP_ROUTE, INFERENCE_POOL
 
 MANAGER = "infera-operator"
 GOLDENS = Path(__file__).parents[2] / "golden" / "reference"

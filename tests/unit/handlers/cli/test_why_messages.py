@@ -30,6 +30,20 @@ from tests.unit.handlers.cli.why_situations import (
     queue,
 )
 
+
+def a_refusal(reason: str, message: str) -> FailState:
+    """Return what is remembered of a resource whose worker the API server refused 5 s ago."""
+    child = ChildName("Deployment", "chat-worker")
+    return FailState(
+        uid=UID,
+        generation=3,
+        refusals=1,
+        since=NOW.timestamp() - 5,
+        refused=(Problem(child=child, reason=reason, message=message),),
+        refused_until=NOW.timestamp() + 9,
+    )
+
+
 SITUATIONS = {
     "it was given up": Situation(
         cluster(conditions=(condition("False", "Quarantined"),)),
@@ -157,20 +171,7 @@ SITUATIONS = {
             children=(child(standing="missing", replicas=None),),
         ),
         queue(
-            state=FailState(
-                uid=UID,
-                generation=3,
-                refusals=1,
-                since=NOW.timestamp() - 5,
-                refused=(
-                    Problem(
-                        child=ChildName("Deployment", "chat-worker"),
-                        reason="Refused",
-                        message="the API server says: exceeded quota: q",
-                    ),
-                ),
-                refused_until=NOW.timestamp() + 9,
-            ),
+            state=a_refusal("Refused", "the API server says: exceeded quota: q"),
             timer_due=ago(-9),
         ),
         ["Refused"],
@@ -184,20 +185,7 @@ SITUATIONS = {
             children=(child(standing="missing", replicas=None),),
         ),
         queue(
-            state=FailState(
-                uid=UID,
-                generation=3,
-                refusals=1,
-                since=NOW.timestamp() - 5,
-                refused=(
-                    Problem(
-                        child=ChildName("Deployment", "chat-worker"),
-                        reason="KindNotInstalled",
-                        message="the API server serves no such kind",
-                    ),
-                ),
-                refused_until=NOW.timestamp() + 9,
-            ),
+            state=a_refusal("KindNotInstalled", "the API server serves no such kind"),
             timer_due=ago(-9),
         ),
         ["KindNotInstalled"],

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.inferadeployment.quantities import canonical, with_canonical
+from handlers.inferadeployment.quantities import with_canonical
+from handlers.quantities import canonical
 from tests.golden.quantities import same_quantity
 
 
