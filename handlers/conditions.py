@@ -52,7 +52,7 @@ class Reason(StrEnum):
     NOT_ACCEPTED = "NotAccepted"
     """Mend what the Gateway says of the route or the pool."""
     STALLED = "Stalled"
-    """Look at the workload: it reports no progress within its deadline."""
+    """Mend what keeps the workload from its pods: a quota, or what its deadline passed over."""
     INVALID_SPEC = "InvalidSpec"
     """Edit the resource as the message says."""
     INVALID_NAME = "InvalidName"
