@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from bridge.events import ChangeEvent, EventType, ObjectKey
 from bridge.kube_errors import NotFound
 from crds.kind import Kind
 from crds.kubernetes import Manifest
@@ -31,6 +32,11 @@ def test_a_spec_that_no_renderer_gets_to_the_bottom_of_is_the_users_to_mend(leve
 
 SHARED = Facts(nats_default="shared", nats_engine_url="nats://weir:4222")
 BROKER = ChildName("StatefulSet", "demo-nats")
+EVENT = ChangeEvent(
+    key=ObjectKey(HANDLER.contract.kind.queue_name, "models", "demo"),
+    type=EventType.CHANGED,
+    id="id",
+)
 
 
 class FakeKube:
@@ -42,9 +48,10 @@ class FakeKube:
 
     async def read(self, kind: Kind, namespace: str, name: str) -> bytes:
         """Return what is held."""
-        assert (kind.kind, name, namespace) == (*BROKER, "models")
-        self.asked += 1
-        if self.held is None:
+        assert namespace == "models"
+        is_broker = ChildName(kind.kind, name) == BROKER
+        self.asked += is_broker
+        if self.held is None or not is_broker:
             raise NotFound(404, "NotFound", "not found")
         return msgspec.json.encode(self.held)
 
@@ -58,7 +65,7 @@ def broker(**metadata: Any) -> Manifest:
 async def wanted(held: Manifest | None, **spec: Any) -> tuple[set[str], FakeKube]:
     kube = FakeKube(held)
     reads = Reads(cast("Any", kube), HANDLER.contract, "models")
-    found = await wanted_in_cluster(HANDLER, raw(**spec), SHARED, reads)
+    found = await wanted_in_cluster(EVENT, HANDLER, raw(**spec), SHARED, reads)
     return {kind for kind, _ in children(found.rendering)}, kube
 
 
