@@ -44,7 +44,8 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
     Return the NATS of a deployment, None where it is to have none.
 
     A deployment that does not say takes the install's default; but one that has a broker keeps it,
-    since no broker is deleted, and no engine moved, because of a default.
+    since no broker is deleted, and no engine moved, because of a default. What is left of a broker
+    that somebody deleted, its Service or its stateful set, counts as one: it is made whole again.
 
     Raises TerminalError where the shared NATS is to be used and the install names none.
     """
@@ -65,8 +66,8 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
 
 
 def depends_on(resource: InferaDeployment, facts: Facts) -> tuple[ChildName, ...]:
-    """Return the children whose existence decides which NATS it is: the broker, by default only."""
-    return (_broker(resource),) if _takes_the_shared_default(resource, facts) else ()
+    """Return the children whose existence decides which NATS it is: the broker's, by default only."""
+    return _broker(resource) if _takes_the_shared_default(resource, facts) else ()
 
 
 def notices(bus: Bus | None) -> Iterator[Notice]:
@@ -83,15 +84,17 @@ def notices(bus: Bus | None) -> Iterator[Notice]:
 
 
 def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
-    return _takes_the_shared_default(resource, facts) and _broker(resource) not in facts.existing
+    has_broker = not facts.existing.isdisjoint(_broker(resource))
+    return _takes_the_shared_default(resource, facts) and not has_broker
 
 
 def _takes_the_shared_default(resource: InferaDeployment, facts: Facts) -> bool:
     return resource.spec.nats is None and facts.nats_default == "shared"
 
 
-def _broker(resource: InferaDeployment) -> ChildName:
-    return ChildName(STATEFUL_SET.kind, child_name(resource.metadata.name, NATS))
+def _broker(resource: InferaDeployment) -> tuple[ChildName, ChildName]:
+    name = child_name(resource.metadata.name, NATS)
+    return ChildName(STATEFUL_SET.kind, name), ChildName(SERVICE.kind, name)
 
 
 def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:

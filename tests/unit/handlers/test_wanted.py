@@ -30,10 +30,11 @@ def test_a_spec_that_no_renderer_gets_to_the_bottom_of_is_the_users_to_mend(leve
 
 SHARED = Facts(nats_default="shared", nats_engine_url="nats://weir:4222")
 BROKER = ChildName("StatefulSet", "demo-nats")
+FRONT = ChildName("Service", "demo-nats")
 
 
 class FakeKube:
-    """Holds one object, and counts who asks for it."""
+    """Holds one object, a broker or its Service, and counts who asks for them."""
 
     def __init__(self, held: Manifest | None) -> None:
         self.held = held
@@ -41,14 +42,16 @@ class FakeKube:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> bytes | None:
         """Return what is held."""
-        assert (kind.kind, name, namespace) == (*BROKER, "models")
+        assert (kind.kind, name) in (BROKER, FRONT)
+        assert namespace == "models"
         self.asked += 1
-        return None if self.held is None else msgspec.json.encode(self.held)
+        is_held = self.held is not None and self.held["kind"] == kind.kind
+        return msgspec.json.encode(self.held) if is_held else None
 
 
-def broker(**metadata: Any) -> Manifest:
-    """Return a broker as AMD's operator or we made it for that resource."""
-    made = children(rendered(a_resource(nats=None)))[BROKER]
+def broker(name: ChildName = BROKER, **metadata: Any) -> Manifest:
+    """Return a broker, or its Service, as AMD's operator or we made it for that resource."""
+    made = children(rendered(a_resource(nats=None)))[name]
     return {**made, "metadata": {**made["metadata"], **metadata}}
 
 
@@ -72,15 +75,19 @@ FORMER = [{"kind": "InferaDeployment", "apiVersion": "infera.amd.com/v1alpha1", 
         (broker(ownerReferences=[{**FORMER[0], "uid": "former", "controller": True}]), False),
         (broker(ownerReferences=[{"kind": "X", "uid": "x", "controller": True}]), False),
         (broker(ownerReferences=[], labels={}), False),
+        (broker(FRONT), True),
+        (broker(FRONT, ownerReferences=[{**FORMER[0], "uid": "former", "controller": True}]), False),
+        (broker(FRONT, ownerReferences=[], labels={}), False),
         (None, False),
     ],
 )
 async def test_a_deployment_that_says_nothing_keeps_the_broker_that_it_has(
     held: Manifest | None, is_kept: bool
 ) -> None:
+    """Its Service alone is the rest of a broker that somebody deleted."""
     kinds, kube = await wanted(held, nats=None)
     assert ("StatefulSet" in kinds) is is_kept
-    assert kube.asked == 1
+    assert kube.asked == 2
 
 
 async def test_an_edit_of_anything_else_takes_no_broker_away() -> None:

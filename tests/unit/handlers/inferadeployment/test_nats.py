@@ -110,7 +110,7 @@ def test_an_own_broker_runs_a_version_that_is_pinned() -> None:
 
 SHARED = {"nats_engine_url": "nats://weir.infra:4222"}
 BY_DEFAULT = {**SHARED, "nats_default": "shared"}
-BROKER = ChildName("StatefulSet", "demo-nats")
+BROKER = (ChildName("StatefulSet", "demo-nats"), ChildName("Service", "demo-nats"))
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,17 @@ def test_where_the_default_is_shared_a_new_deployment_that_says_nothing_shares()
     assert [notice.reason for notice in by_default.notices] == ["SharedBus"]
 
 
-def test_no_default_takes_a_broker_away_or_moves_an_engine() -> None:
+@pytest.mark.parametrize("left", [BROKER, BROKER[:1], BROKER[1:]])
+def test_no_default_takes_a_broker_away_or_moves_an_engine(left: tuple[ChildName, ...]) -> None:
+    """Nor does it where somebody deleted a part of the broker: that is made again."""
     resource = a_resource(nats=None)
-    kept = rendered(resource, **BY_DEFAULT, existing=frozenset({BROKER}))
+    kept = rendered(resource, **BY_DEFAULT, existing=frozenset(left))
     assert kept == rendered(resource)
     assert set(children(kept)) >= OWN
 
 
 def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> None:
-    has_broker = frozenset({BROKER})
+    has_broker = frozenset(BROKER)
     for nats in ({"shared": True}, {"url": "nats://n"}, {"deploy": False}, {"deploy": True}, {}):
         resource = a_resource(nats=nats)
         with_broker = rendered(resource, **BY_DEFAULT, existing=has_broker)
@@ -183,7 +185,7 @@ def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> 
 @pytest.mark.parametrize(
     ("nats", "default", "names"),
     [
-        (None, "shared", (BROKER,)),
+        (None, "shared", BROKER),
         (None, "managed", ()),
         ({}, "shared", ()),
         ({"deploy": False}, "shared", ()),
