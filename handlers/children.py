@@ -103,17 +103,17 @@ async def with_existing(
     One of somebody else, or of a former resource of this name, is not there: it is not ours to
     keep. One that is being deleted is there until it is gone.
     """
-    names = handler.depends_on(typed, facts)
+    names = [*reads.possible(handler.depends_on(typed, facts))]
     if not names:
         return facts
     reads.begin(names)
     lives = {name: await reads.see(name) for name in names}
     ours = (Standing.OURS, Standing.ORPHAN)
-    existing = frozenset(
-        name
+    existing = {
+        name: live
         for name, live in lives.items()
         if live is not None and plan.standing(live, resource, handler.contract) in ours
-    )
+    }
     return msgspec.structs.replace(facts, existing=existing)
 
 

@@ -35,7 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     nats_default: str = "managed"
     nats_engine_url: str = ""
-    existing: frozenset[ChildName] = frozenset()
+    existing: Mapping[ChildName, Manifest] = {}
     """Of the children that the rendering depends on, those that the resource has already."""
 
 
@@ -123,7 +123,7 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     render: Callable[[R, Facts], Rendering]
     """`render(resource, facts)`; raises TerminalError where only an edit helps."""
     depends_on: Callable[[R, Facts], tuple[ChildName, ...]] = on_nothing
-    """Children whose existence (`facts.existing`) the rendering depends on; mostly none."""
+    """Children of which the rendering depends on how they are (`facts.existing`); mostly none."""
     status: Callable[[R, Observation], Manifest]
     """The whole `status` that the resource should have now; conditions included."""
     refused: Callable[[Manifest, TerminalError, str], Manifest]

@@ -8,11 +8,11 @@ from typing import Literal
 from msgspec import Struct
 
 from crds.inferadeployment import KIND, InferaDeployment, Nats
-from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, STATEFUL_SET, Manifest
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, TerminalError
 from handlers.inferadeployment.names import NATS, child_name, nats_labels
-from handlers.manifests import child
+from handlers.manifests import child, entries
 
 IMAGE = "nats:2.14.0"
 """Image of an own broker that names none; a change restarts brokers and bumps the renderer."""
@@ -44,8 +44,8 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
     Return the NATS of a deployment, None where it is to have none.
 
     A deployment that does not say takes the install's default; but one that has a broker keeps it,
-    since no broker is deleted, and no engine moved, because of a default. What is left of a broker
-    that somebody deleted, its Service or its stateful set, counts as one: it is made whole again.
+    since no broker is deleted, and no engine moved, because of a default. A part of a broker counts
+    as one, and so do engines that use it: what somebody deleted by accident is made again.
 
     Raises TerminalError where the shared NATS is to be used and the install names none.
     """
@@ -61,13 +61,14 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
         return _shared(facts, is_asked_for=bool(wanted.shared))
     if wanted.deploy is False:
         return None
-    own = child_name(resource.metadata.name, NATS)
-    return _plain("managed", f"nats://{own}:{CLIENT_PORT}")
+    return _plain("managed", _own_url(resource))
 
 
 def depends_on(resource: InferaDeployment, facts: Facts) -> tuple[ChildName, ...]:
-    """Return the children whose existence decides which NATS it is: the broker's, by default only."""
-    return _broker(resource) if _takes_the_shared_default(resource, facts) else ()
+    """Return the children that decide which NATS it is, where the default does: broker, engines."""
+    if not _takes_the_shared_default(resource, facts):
+        return ()
+    return (*_broker(resource), *_engines(resource))
 
 
 def notices(bus: Bus | None) -> Iterator[Notice]:
@@ -84,17 +85,49 @@ def notices(bus: Bus | None) -> Iterator[Notice]:
 
 
 def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
-    has_broker = not facts.existing.isdisjoint(_broker(resource))
-    return _takes_the_shared_default(resource, facts) and not has_broker
+    if not _takes_the_shared_default(resource, facts):
+        return False
+    if any(name in facts.existing for name in _broker(resource)):
+        return False
+    own = _own_url(resource)
+    return not any(_uses(facts.existing.get(name, {}), own) for name in _engines(resource))
 
 
 def _takes_the_shared_default(resource: InferaDeployment, facts: Facts) -> bool:
     return resource.spec.nats is None and facts.nats_default == "shared"
 
 
-def _broker(resource: InferaDeployment) -> tuple[ChildName, ChildName]:
+def _broker(resource: InferaDeployment) -> tuple[ChildName, ...]:
     name = child_name(resource.metadata.name, NATS)
     return ChildName(STATEFUL_SET.kind, name), ChildName(SERVICE.kind, name)
+
+
+def _engines(resource: InferaDeployment) -> tuple[ChildName, ...]:
+    """Return the workloads of the services, as the spec has them."""
+    return tuple(
+        ChildName(
+            (LEADER_WORKER_SET if service.number_of_nodes > 1 else DEPLOYMENT).kind,
+            child_name(resource.metadata.name, name),
+        )
+        for name, service in sorted(resource.spec.services.items())
+    )
+
+
+def _uses(live: Manifest, url: str) -> bool:
+    """Return whether a container of a workload, as it was read, is told to use that NATS."""
+    spec = live.get("spec") or {}
+    template = spec.get("template") or (spec.get("leaderWorkerTemplate") or {}).get(
+        "workerTemplate", {}
+    )
+    return any(
+        variable.get("name") == VARIABLE and variable.get("value") == url
+        for container in entries(template.get("spec") or {}, "containers")
+        for variable in entries(container, "env")
+    )
+
+
+def _own_url(resource: InferaDeployment) -> str:
+    return f"nats://{child_name(resource.metadata.name, NATS)}:{CLIENT_PORT}"
 
 
 def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:

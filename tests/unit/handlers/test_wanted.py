@@ -31,10 +31,11 @@ def test_a_spec_that_no_renderer_gets_to_the_bottom_of_is_the_users_to_mend(leve
 SHARED = Facts(nats_default="shared", nats_engine_url="nats://weir:4222")
 BROKER = ChildName("StatefulSet", "demo-nats")
 FRONT = ChildName("Service", "demo-nats")
+ENGINES = ChildName("Deployment", "demo-worker")
 
 
 class FakeKube:
-    """Holds one object, a broker or its Service, and counts who asks for them."""
+    """Holds one object, and counts who asks for what a broker is known by."""
 
     def __init__(self, held: Manifest | None) -> None:
         self.held = held
@@ -42,15 +43,16 @@ class FakeKube:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> bytes | None:
         """Return what is held."""
-        assert (kind.kind, name) in (BROKER, FRONT)
+        assert kind.kind == "Deployment" or (kind.kind, name) in (BROKER, FRONT)
         assert namespace == "models"
         self.asked += 1
-        is_held = self.held is not None and self.held["kind"] == kind.kind
-        return msgspec.json.encode(self.held) if is_held else None
+        held = self.held or {"kind": "", "metadata": {"name": ""}}
+        is_held = (held["kind"], held["metadata"]["name"]) == (kind.kind, name)
+        return msgspec.json.encode(held) if is_held else None
 
 
 def broker(name: ChildName = BROKER, **metadata: Any) -> Manifest:
-    """Return a broker, or its Service, as AMD's operator or we made it for that resource."""
+    """Return a broker, or what goes with it, as AMD's operator or we made it for that resource."""
     made = children(rendered(a_resource(nats=None)))[name]
     return {**made, "metadata": {**made["metadata"], **metadata}}
 
@@ -62,7 +64,15 @@ async def wanted(held: Manifest | None, **spec: Any) -> tuple[set[str], FakeKube
     return {kind for kind, _ in children(found.rendering)}, kube
 
 
-FORMER = [{"kind": "InferaDeployment", "apiVersion": "infera.amd.com/v1alpha1", "name": "demo"}]
+OF_A_FORMER_ONE = [
+    {
+        "kind": "InferaDeployment",
+        "apiVersion": "infera.amd.com/v1alpha1",
+        "name": "demo",
+        "uid": "former",
+        "controller": True,
+    }
+]
 
 
 @pytest.mark.parametrize(
@@ -72,27 +82,36 @@ FORMER = [{"kind": "InferaDeployment", "apiVersion": "infera.amd.com/v1alpha1", 
         ({**broker(), "status": None}, True),
         (broker(deletionTimestamp="2026-11-30T12:00:00Z"), True),
         (broker(ownerReferences=[]), True),
-        (broker(ownerReferences=[{**FORMER[0], "uid": "former", "controller": True}]), False),
+        (broker(ownerReferences=OF_A_FORMER_ONE), False),
         (broker(ownerReferences=[{"kind": "X", "uid": "x", "controller": True}]), False),
         (broker(ownerReferences=[], labels={}), False),
         (broker(FRONT), True),
-        (broker(FRONT, ownerReferences=[{**FORMER[0], "uid": "former", "controller": True}]), False),
+        (broker(FRONT, ownerReferences=OF_A_FORMER_ONE), False),
         (broker(FRONT, ownerReferences=[], labels={}), False),
+        (broker(ENGINES), True),
+        (broker(ENGINES, ownerReferences=OF_A_FORMER_ONE), False),
         (None, False),
     ],
 )
 async def test_a_deployment_that_says_nothing_keeps_the_broker_that_it_has(
     held: Manifest | None, is_kept: bool
 ) -> None:
-    """Its Service alone is the rest of a broker that somebody deleted."""
+    """Its Service, or engines that use it, are the rest of a broker that somebody deleted."""
     kinds, kube = await wanted(held, nats=None)
     assert ("StatefulSet" in kinds) is is_kept
-    assert kube.asked == 2
+    assert kube.asked == 4
 
 
 async def test_an_edit_of_anything_else_takes_no_broker_away() -> None:
     kinds, _ = await wanted(broker(), nats=None, image="engine:2", backendFramework="vllm")
     assert "StatefulSet" in kinds
+
+
+async def test_a_service_of_a_name_that_no_object_has_is_not_asked_for() -> None:
+    services = {"../../secrets": {"componentType": "worker"}}
+    reads = Reads(cast("Any", FakeKube(None)), HANDLER.contract, "models")
+    with pytest.raises(TerminalError, match="no DNS label"):
+        await wanted_in_cluster(HANDLER, raw(services=services, nats=None), SHARED, reads)
 
 
 async def test_nothing_is_read_where_nothing_depends_on_it() -> None:
