@@ -26,6 +26,8 @@ from handlers.cli.devstack.cluster import Cluster
 from tests.faults.stand_ins.client import UNREACHABLE, ApiError, Client
 
 MANAGER = "infera-operator"
+OF_ITS_IMAGE = "manager"
+"""What it is called where its own image runs it: it names no manager, and its program is that."""
 GOLDENS = Path(__file__).parents[2] / "golden" / "reference"
 EVERY_SECONDS = 0.5
 """How often it looks at everything while it is started."""
@@ -87,9 +89,11 @@ def golden(name: str, folder: Path = GOLDENS) -> Golden:
 class StandInReferenceOperator:
     """Serves the resource of a golden in one namespace: `once`, or as long as it is started."""
 
-    def __init__(self, cluster: Cluster, namespace: str, served: Golden) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, served: Golden, manager: str = MANAGER
+    ) -> None:
         """Take what it serves; an administrator's kubeconfig is used."""
-        self._client = Client(cluster.kubeconfig(), MANAGER)
+        self._client = Client(cluster.kubeconfig(), manager)
         self._namespace = namespace
         self._served = served
         self._going_on: asyncio.Task[None]
