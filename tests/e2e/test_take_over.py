@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from crds.kubernetes import (
     DEPLOYMENT,
-    LEADER_WORKER_SET,
-    POD,
     ROLE,
     SERVICE,
     STATEFUL_SET,
@@ -27,30 +25,22 @@ from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.weir import shipped_manifests
 from handlers.kept import KEPT
 from tests.builders import InferaDeploymentBuilder
-from tests.e2e.stage import CHILD_KINDS, Stage, container, uid
-from tests.e2e.terminal import Said, Terminal
+from tests.e2e.live import DECODE, DISAGGREGATED, KINDS, OF_OTHERS, Live
+from tests.e2e.stage import Stage, container, uid
+from tests.e2e.terminal import Said
 from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins.installing import LEADER_WORKER_SETS, install_crds
 from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.faults.stand_ins.reference_operator import (
-    MANAGER,
     OF_ITS_IMAGE,
-    Golden,
-    StandInReferenceOperator,
-    golden,
 )
 from tests.stack.eventually import eventually
 from tests.witness.quiet import calm, quiet
 
-KINDS = (*CHILD_KINDS, LEADER_WORKER_SET)
 SETTINGS: Mapping[str, Any] = {"other_operator_seconds": 2, "not_ready_seconds": 1}
 ENGINES_NATS = "nats://weir.infra:4222"
 SHARED_BY_DEFAULT: Mapping[str, str] = {"nats_default": "shared", "nats_engine_url": ENGINES_NATS}
-OF_OTHERS = "example.com/of-others"
-DISAGGREGATED = "flat-vllm-pd"
-"""With a NATS of a named image, and both ways to say how long a worker drains."""
 MULTI_NODE = "multinode"
-DECODE = f"deployment/{DISAGGREGATED}-decode"
 
 
 @pytest.fixture(scope="module")
@@ -67,104 +57,6 @@ def plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
 @pytest.fixture
 def cluster(plane: ControlPlane) -> ControlPlane:
     return plane
-
-
-class Live:
-    """What AMD's operator serves in a namespace: resources that stand in goldens."""
-
-    def __init__(self, stage: Stage, *names: str, manager: str = MANAGER) -> None:
-        self.stage = stage
-        self.names = names
-        self._manager = manager
-        self._goldens = [_in_this_fleet(golden(name)) for name in names]
-
-    def apply(self) -> None:
-        """Apply the resources, as their user did."""
-        self.stage.apply(*(served.resource for served in self._goldens))
-
-    async def is_served_by_the_reference(self) -> None:
-        """AMD's operator has made all as it wants it, serves it, and is stopped again."""
-        offset = self.stage.audit.offset()
-        with ExitStack() as running:
-            for served in self._goldens:
-                operator = StandInReferenceOperator(
-                    self.stage.cluster, self.stage.namespace, served, self._manager
-                )
-                running.enter_context(in_thread(operator))
-            await eventually(self._is_as_the_reference_wants_it, 60)
-        assert self.stage.audit.mutating(
-            from_offset=offset,
-            namespace=self.stage.namespace,
-            user_agent_prefix=f"stand-in-{self._manager}",
-        )
-
-    def _is_as_the_reference_wants_it(self) -> bool:
-        for name in self.names:
-            assert self.stage.resource(name)["status"]["state"] == "ready", name
-        children = self.children()
-        assert children
-        for name, child in children.items():
-            assert OF_OTHERS not in child["metadata"]["labels"], name
-        return True
-
-    async def is_ours(self) -> dict[str, Manifest]:
-        """Return the children once all is Ready, and whose nobody's but ours and controllers'."""
-        for name in self.names:
-            await self.stage.ready(name, within_seconds=60)
-        children = self.children()
-        for name, child in children.items():
-            assert self._manager not in managers(child), name
-            assert "weir" in managers(child), name
-        return children
-
-    def children(self) -> dict[str, Manifest]:
-        """Return all children, LeaderWorkerSets too."""
-        return self.stage.children(KINDS)
-
-    def pods(self) -> dict[str, str]:
-        """Return which pod (uid) has which name, without those that are on their way out."""
-        return {
-            uid(pod): pod["metadata"]["name"]
-            for pod in self.stage.cluster.get(POD.path(self.stage.namespace))["items"]
-            if "deletionTimestamp" not in pod["metadata"]
-        }
-
-    def mark_as_others_do(self) -> None:
-        """Somebody labels and annotates every child."""
-        names = [f"{kind.plural}.{kind.group}".rstrip(".") for kind in KINDS]
-        every = (",".join(names), "--selector=infera.amd.com/deployment")
-        self.stage.kubectl("label", *every, f"{OF_OTHERS}=1")
-        self.stage.kubectl("annotate", *every, f"{OF_OTHERS}=1", "--overwrite")
-
-    def scale(self, replicas: int) -> None:
-        """An autoscaler gives the decoders so many replicas."""
-        self.stage.patch(
-            DECODE,
-            {"spec": {"replicas": replicas}},
-            "--subresource=scale",
-            "--field-manager=horizontal-pod-autoscaler",
-        )
-
-    def diff(self, **settings: str) -> Said:
-        """Return what `weir render --diff -A` says."""
-        cluster, nats = self.stage.cluster, self.stage.weir.nats
-        variables = {f"WEIR_{name.upper()}": value for name, value in settings.items()}
-        terminal = Terminal(nats.url, cluster.kubeconfig(), **variables)
-        return terminal.weir("render", "--diff", "-A")
-
-
-def _in_this_fleet(served: Golden) -> Golden:
-    """Return a golden whose volumes are of the class that the fleet has."""
-    text = json.dumps([served.resource, served.children])
-    resource, children = json.loads(text.replace('"fast"', '"kwok-volume"'))
-    return Golden(
-        resource=resource, children=children, status=served.status, managers=served.managers
-    )
-
-
-def managers(live: Manifest) -> set[str]:
-    """Return who owns fields of an object."""
-    return {entry["manager"] for entry in live["metadata"]["managedFields"]}
 
 
 def _assert_others_marks_survived(children: Mapping[str, Manifest]) -> None:
@@ -219,7 +111,7 @@ async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_wha
         }
         assert kept == {f"StatefulSet/{name}-nats" for name in live.names}
         await stage.says(DISAGGREGATED, "Warning", "True", "ScaledByOther,TemplateKept", "decode")
-        assert stage.get(DEPLOYMENT, f"{DISAGGREGATED}-decode")["spec"]["replicas"] == 5
+        assert stage.get(DEPLOYMENT, DECODE)["spec"]["replicas"] == 5
         await calm(stage.cluster, stage.namespace, KINDS)
     assert live.diff() == (0, "", "Nothing differs: 2 resources compared.\n")
 
@@ -229,7 +121,7 @@ async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_wha
     await calm(stage.cluster, stage.namespace, KINDS)
     went = before.keys() - live.pods().keys()
     assert live.pods().keys() <= before.keys()
-    assert [before[one].rsplit("-", 2)[0] for one in went] == [f"{DISAGGREGATED}-decode"]
+    assert [before[one].rsplit("-", 2)[0] for one in went] == [DECODE]
 
     live.mark_as_others_do()
     with nothing_restarts(live):
@@ -263,17 +155,17 @@ async def _assert_what_is_removed_goes_and_nothing_else_restarts(live: Live) -> 
     stage.kubectl("patch", "idep", DISAGGREGATED, "--type=json", f"--patch={json.dumps(edit)}")
     await stage.ready(DISAGGREGATED, within_seconds=60)
     await stage.vanish(f"Deployment/{DISAGGREGATED}-prefill")
-    decode = container(stage.get(DEPLOYMENT, f"{DISAGGREGATED}-decode"))
+    decode = container(stage.get(DEPLOYMENT, DECODE))
     assert "INFERA_DRAIN_TIMEOUT" not in [variable["name"] for variable in decode["env"]]
     await calm(stage.cluster, stage.namespace, KINDS)
 
     after = live.pods()
     stayed = {name for one, name in before.items() if one in after}
-    edited = (f"{DISAGGREGATED}-prefill-", f"{DISAGGREGATED}-decode-")
+    edited = (f"{DISAGGREGATED}-prefill-", f"{DECODE}-")
     assert stayed == {name for name in before.values() if not name.startswith(edited)}
     fresh = [name for one, name in after.items() if one not in before]
     assert len(fresh) == 4
-    assert all(name.startswith(f"{DISAGGREGATED}-decode-") for name in fresh)
+    assert all(name.startswith(f"{DECODE}-") for name in fresh)
     assert DISAGGREGATED in stage.get(ROLE, f"{DISAGGREGATED}-disc")["rules"][1]["resourceNames"]
 
 
