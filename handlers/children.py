@@ -104,7 +104,7 @@ async def with_existing(
     One of somebody else, or of a former resource of this name, is not there: it is not ours to
     keep. One that is being deleted is there until it is gone.
     """
-    names = handler.depends_on(typed, facts)
+    names = [*reads.possible(handler.depends_on(typed, facts))]
     if not names:
         return facts
     reads.begin(names)

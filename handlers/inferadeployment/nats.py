@@ -69,7 +69,7 @@ def depends_on(resource: InferaDeployment, facts: Facts) -> tuple[ChildName, ...
     """Return the children that decide which NATS it is, where the resource does not say."""
     if resource.spec.nats is not None:
         return ()
-    broker = (_broker(resource),) if facts.nats_default == "shared" else ()
+    broker = _broker(resource) if facts.nats_default == "shared" else ()
     return broker if facts.is_birth else (*broker, *_workloads(resource))
 
 
@@ -90,10 +90,10 @@ def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
     """
     Return whether a resource that does not say is on the shared NATS.
 
-    Its pods decide where there are any, and its broker: also one that somebody deleted, so that it
-    is made anew where its engines look for it.
+    What it has decides: any part of a broker, and what its pods use. So a broker that somebody
+    deleted is made anew where its engines look for it.
     """
-    if resource.spec.nats is not None or _broker(resource) in facts.existing:
+    if resource.spec.nats is not None or any(name in facts.existing for name in _broker(resource)):
         return False
     used = {url for name in _workloads(resource) for url in _used(facts.existing.get(name))}
     if _own_url(resource) in used:
@@ -102,11 +102,10 @@ def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
 
 
 def _workloads(resource: InferaDeployment) -> tuple[ChildName, ...]:
-    """Return the workloads whose pods are told their NATS by us."""
+    """Return the workloads of the services, as the spec has them."""
     return tuple(
         ChildName(workload_kind(service), child_name(resource.metadata.name, name))
         for name, service in sorted(resource.spec.services.items())
-        if service.extra_pod_spec is None
     )
 
 
@@ -115,16 +114,17 @@ def _used(live: Manifest | None) -> Iterator[str]:
     template = plan.pod_template(live or {}) or {}
     for container in entries(template.get("spec") or {}, "containers"):
         for variable in entries(container, "env"):
-            if variable.get("name") == VARIABLE and isinstance(variable.get("value"), str):
-                yield variable["value"]
+            if variable.get("name") == VARIABLE and variable.get("value"):
+                yield str(variable["value"])
+
+
+def _broker(resource: InferaDeployment) -> tuple[ChildName, ...]:
+    name = child_name(resource.metadata.name, NATS)
+    return ChildName(STATEFUL_SET.kind, name), ChildName(SERVICE.kind, name)
 
 
 def _own_url(resource: InferaDeployment) -> str:
     return f"nats://{child_name(resource.metadata.name, NATS)}:{CLIENT_PORT}"
-
-
-def _broker(resource: InferaDeployment) -> ChildName:
-    return ChildName(STATEFUL_SET.kind, child_name(resource.metadata.name, NATS))
 
 
 def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from crds.kubernetes import Manifest
 from handlers.conditions import transitions
 from handlers.handler import ChildName, Facts, TerminalError
 from handlers.inferadeployment import HANDLER
@@ -116,7 +115,7 @@ def test_an_own_broker_runs_a_version_that_is_pinned() -> None:
 
 SHARED = {"nats_engine_url": "nats://weir.infra:4222"}
 BY_DEFAULT = {**SHARED, "nats_default": "shared"}
-BROKER = ChildName("StatefulSet", "demo-nats")
+BROKER = (ChildName("StatefulSet", "demo-nats"), ChildName("Service", "demo-nats"))
 WORKLOADS = (ChildName("Deployment", "demo-server"), ChildName("Deployment", "demo-worker"))
 
 
@@ -172,15 +171,38 @@ def test_where_the_default_is_shared_a_new_deployment_that_says_nothing_shares()
     assert [notice.reason for notice in by_default.notices] == ["SharedBus"]
 
 
-def test_no_default_takes_a_broker_away_or_moves_an_engine() -> None:
+@pytest.mark.parametrize("left", [BROKER, BROKER[:1], BROKER[1:], WORKLOADS[:1], WORKLOADS[1:]])
+def test_no_default_takes_a_broker_away_or_moves_an_engine(left: tuple[ChildName, ...]) -> None:
+    """Nor does it where somebody deleted the broker, or a part of it: that is made again."""
     resource = a_resource(nats=None)
-    kept = rendered(resource, **BY_DEFAULT, existing={BROKER: {}})
-    assert kept == rendered(resource)
-    assert set(children(kept)) >= OWN
+    managed = rendered(resource)
+    existing = {name: children(managed)[name] for name in left}
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == managed
+    assert set(children(managed)) >= OWN
+
+
+def test_engines_of_several_nodes_are_not_moved_either() -> None:
+    services = {"big": {"componentType": "worker", "numberOfNodes": 2}}
+    resource = a_resource(nats=None, services=services)
+    managed = rendered(resource)
+    big = ChildName("LeaderWorkerSet", "demo-big")
+    existing = {big: children(managed)[big]}
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == managed
+
+
+@pytest.mark.parametrize("before", [{"deploy": False}, {"url": "nats://n:4222"}, {"shared": True}])
+def test_engines_that_never_had_a_broker_of_their_own_take_the_default(
+    before: dict[str, Any],
+) -> None:
+    were = children(rendered(a_resource(nats=before), **SHARED))
+    existing = {name: were[name] for name in WORKLOADS}
+    resource = a_resource(nats=None)
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == rendered(resource, **BY_DEFAULT)
 
 
 def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> None:
-    has_broker: dict[ChildName, Manifest] = {BROKER: {}}
+    made = children(rendered(a_resource(nats=None)))
+    has_broker = {name: made[name] for name in (*BROKER, *WORKLOADS)}
     for nats in ({"shared": True}, {"url": "nats://n"}, {"deploy": False}, {"deploy": True}, {}):
         resource = a_resource(nats=nats)
         with_broker = rendered(resource, **BY_DEFAULT, existing=has_broker)
@@ -190,7 +212,7 @@ def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> 
 @pytest.mark.parametrize(
     ("nats", "default", "names"),
     [
-        (None, "shared", (BROKER, *WORKLOADS)),
+        (None, "shared", (*BROKER, *WORKLOADS)),
         (None, "managed", WORKLOADS),
         ({}, "shared", ()),
         ({"deploy": False}, "shared", ()),
@@ -204,7 +226,7 @@ def test_broker_and_workloads_are_looked_at_only_where_the_resource_does_not_say
     resource = a_resource(nats=nats)
     assert HANDLER.depends_on(resource, Facts(nats_default=default)) == names
     at_birth = Facts(nats_default=default, is_birth=True)
-    assert HANDLER.depends_on(resource, at_birth) == tuple(n for n in names if n == BROKER)
+    assert HANDLER.depends_on(resource, at_birth) == tuple(name for name in names if name in BROKER)
 
 
 MANAGED = {"nats_engine_url": SHARED["nats_engine_url"]}
