@@ -86,9 +86,20 @@ class Stage:
         return {
             f"{kind.kind}/{item['metadata']['name']}": item
             for kind in kinds
-            for item in self.cluster.get(kind.path(self.namespace))["items"]
+            for item in self._items(kind)
             if controller_of(item).get("kind") == INFERA_DEPLOYMENT.kind
         }
+
+    def _items(self, kind: Kind) -> list[Manifest]:
+        """Return the objects of a kind in our namespace; none where it is not installed."""
+        try:
+            found: list[Manifest] = self.cluster.get(kind.path(self.namespace))["items"]
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            if exc.code != _NOT_FOUND:
+                raise
+            return []
+        return found
 
     def resource(self, name: str) -> Manifest:
         """Return one of our resources."""

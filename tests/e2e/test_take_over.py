@@ -191,7 +191,7 @@ async def test_the_default_of_nats_is_switched_and_no_broker_goes_and_no_engine_
 
     stage.apply(_which_does_not_say("late"))
     await stage.ready("late")
-    await stage.says("late", "Warning", "True", "SharedBus")
+    await stage.says("late", "SharedBus", "True", "SharedBus")
     assert _bus_of(stage, "late") == ENGINES_NATS
     await calm(stage.cluster, stage.namespace)
 
@@ -211,11 +211,11 @@ async def test_the_default_of_nats_is_switched_and_no_broker_goes_and_no_engine_
     await calm(stage.cluster, stage.namespace)
     assert _without_brokers(live.pods()) == engines
 
-    stage.kubectl("delete", "idep", "late")
-    await calm(stage.cluster, stage.namespace)
     with nothing_restarts(live):
-        await _started_with(stage, "nats-absent", "ours", nats_default="managed")
+        back = {**SHARED_BY_DEFAULT, "nats_default": "managed"}
+        await _started_with(stage, "nats-absent", "ours", "late", **back)
         assert _brokers(stage) == brokers
+        assert _bus_of(stage, "late") == ENGINES_NATS
 
 
 def _which_does_not_say(name: str) -> InferaDeploymentBuilder:
