@@ -143,7 +143,7 @@ def test_a_gateway_whose_listeners_take_no_such_route_says_what_they_must_allow(
 def test_a_silent_gateway_of_another_namespace_may_be_one_that_does_not_let_us_in() -> None:
     assert route(live(), GATEWAY).lacks.endswith(f"; {FROM_OTHERS}")
     assert "allowedRoutes" not in route(live(namespace="infra"), GATEWAY).lacks
-    own = {"status": {}}
+    own: Manifest = {"status": {}}
     assert "allowedRoutes" not in route(own, Gateway(name="gw", namespace=None)).lacks
 
 
