@@ -169,7 +169,7 @@ def _admission(live: Manifest, gateway: Gateway) -> str:
     """Return which listeners take a route."""
     namespace = _metadata(live).get("namespace")
     if namespace == gateway.namespace:
-        return "allowedRoutes.kinds of one of its listeners must allow HTTPRoutes"
+        return f"allowedRoutes of one of its listeners must allow HTTPRoutes of {namespace}"
     return (
         f"allowedRoutes.namespaces.from of one of its listeners must allow the namespace "
         f"{namespace}: All, or Selector with a selector that matches it"

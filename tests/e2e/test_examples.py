@@ -11,7 +11,7 @@ import yaml
 from crds.kubernetes import Manifest
 from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.weir import REPOSITORY
-from tests.e2e.stage import INFERA_DEPLOYMENT, OWNED_KINDS, Stage
+from tests.e2e.stage import Stage, condition_of
 from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins.gateways import StandInGateways
 from tests.faults.stand_ins.installing import ALL, installed
@@ -61,7 +61,7 @@ async def test_every_example_becomes_ready_and_is_told_in_one_line(
     for name in COLUMNS:
         resource = await running.ready(name)
         assert resource["status"]["state"] == "ready"
-        assert [c["type"] for c in resource["status"]["conditions"] if c["type"] == "Warning"] == []
+        assert condition_of(resource, "Warning") == {}
 
     head, *rows = running.kubectl("get", "idep", "-o=wide").splitlines()
     assert head.split() == ["NAME", "BACKEND", "STATE", "GAIE", "AGE", "REASON"]
@@ -70,5 +70,5 @@ async def test_every_example_becomes_ready_and_is_told_in_one_line(
     head = running.kubectl("get", "idep").splitlines()[0]
     assert head.split() == ["NAME", "BACKEND", "STATE", "AGE", "REASON"]
 
-    async with quiet(running.cluster, running.namespace, kinds=(INFERA_DEPLOYMENT, *OWNED_KINDS)):
+    async with quiet(running.cluster, running.namespace):
         await running.looked_at_again(*COLUMNS)

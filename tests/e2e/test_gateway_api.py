@@ -59,7 +59,7 @@ def _applied(stage: Stage, gateway: Manifest, namespace: str | None = None) -> N
 
 async def _rests(stage: Stage) -> None:
     """A look at everything writes nothing, and nobody else has anything to write over it."""
-    async with quiet(stage.cluster, stage.namespace, kinds=(*ALL_KINDS, GATEWAY)):
+    async with quiet(stage.cluster, stage.namespace):
         await stage.looked_at_again("chat")
 
 
@@ -193,7 +193,8 @@ async def test_a_gateway_that_goes_or_refuses_is_told_and_its_return_is_enough(
     _applied(running, a_gateway())
     assert (await running.ready("chat"))["status"]["gaie"]["ready"] is True
 
-    _applied(running, a_gateway(**{"from": "None"}))
+    nobody = {"matchLabels": {"kubernetes.io/metadata.name": "somewhere"}}
+    _applied(running, a_gateway(**{"from": "Selector", "selector": nobody}))
     words = ("HTTPRoute chat-route is not accepted", where, "no listener of the Gateway allows")
     await running.says("chat", "Ready", "False", "NotAccepted", *words)
     assert condition_of(running.resource("chat"), "Progressing")["status"] == "False"

@@ -128,7 +128,7 @@ FROM_OTHERS = (
     ("namespace", "remedy"),
     [
         ("models", FROM_OTHERS),
-        ("infra", "allowedRoutes.kinds of one of its listeners must allow HTTPRoutes"),
+        ("infra", "allowedRoutes of one of its listeners must allow HTTPRoutes of infra"),
     ],
 )
 def test_a_gateway_whose_listeners_take_no_such_route_says_what_they_must_allow(
