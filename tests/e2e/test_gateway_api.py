@@ -194,7 +194,7 @@ async def test_a_gateway_that_goes_or_refuses_is_told_and_its_return_is_enough(
     assert (await running.ready("chat"))["status"]["gaie"]["ready"] is True
 
     nobody = {"matchLabels": {"kubernetes.io/metadata.name": "somewhere"}}
-    _applied(running, a_gateway(**{"from": "Selector", "selector": nobody}))
+    _applied(running, a_gateway({"from": "Selector", "selector": nobody}))
     words = ("HTTPRoute chat-route is not accepted", where, "no listener of the Gateway allows")
     await running.says("chat", "Ready", "False", "NotAccepted", *words)
     assert condition_of(running.resource("chat"), "Progressing")["status"] == "False"
@@ -223,7 +223,7 @@ async def test_a_gateway_of_another_namespace_is_ready_once_it_allows_ours(
     _applied(running, a_gateway(), elsewhere)  # from: Same, the API's default
     await running.says("chat", "Ready", "False", "NotAccepted", where, *remedy)
 
-    _applied(running, a_gateway(**{"from": "All"}), elsewhere)
+    _applied(running, a_gateway({"from": "All"}), elsewhere)
     await running.ready("chat")
     await _rests(running)
 

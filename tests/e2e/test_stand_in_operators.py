@@ -118,12 +118,12 @@ async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
 
         # A namespace that no listener allows is told so; its pool is not served.
         other = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
-        stage.kubectl("apply", "-f-", document=a_gateway(**{"from": "Selector", "selector": other}))
+        stage.kubectl("apply", "-f-", document=a_gateway({"from": "Selector", "selector": other}))
         refused = {"Accepted": "False", "ResolvedRefs": "True"}
         await eventually(lambda: says(HTTP_ROUTE, "chat-route") == [refused])
         assert says(INFERENCE_POOL, "chat-pool") == []
 
-        stage.kubectl("apply", "-f-", document=a_gateway(**{"from": "All"}))
+        stage.kubectl("apply", "-f-", document=a_gateway({"from": "All"}))
         await eventually(both_say(accepted))
         lacks = {"Accepted": "True", "ResolvedRefs": "False"}
         stage.kubectl("apply", "-f-", document=a_gateway(class_name=WITHOUT_INFERENCE))

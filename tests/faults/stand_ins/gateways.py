@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from crds.kind import Kind
 from crds.kubernetes import HTTP_ROUTE, INFERENCE_POOL, Manifest
@@ -92,7 +91,7 @@ class StandInGateways:
         await self._client.put(kind.path(metadata["namespace"], metadata["name"], "status"), body)
 
 
-def a_gateway(*, class_name: str = "any", **namespaces: Any) -> Manifest:
+def a_gateway(namespaces: Manifest | None = None, *, class_name: str = "any") -> Manifest:
     """
     Return a Gateway `inference` with one listener.
 
