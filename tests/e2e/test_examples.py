@@ -19,6 +19,12 @@ from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.witness.quiet import quiet
 
 EXAMPLES = REPOSITORY / "crds" / "examples"
+EXAMPLES_IN_ORDER = {
+    "multi-node.yaml": "deepseek",  # first: it needs nodes with all of their GPUs
+    "aggregated.yaml": "qwen",
+    "prefill-decode.yaml": "qwen-pd",
+    "gaie.yaml": "qwen-gateway",
+}
 INDENTED_COMMENT = "#   "
 COLUMNS = {
     "deepseek": ["sglang", "ready", "<none>", "AllReady"],
@@ -48,17 +54,23 @@ def gateway(control_plane: ControlPlane) -> Iterator[None]:
 def _in_the_comment(file: Path) -> Manifest:
     """Return the manifest that stands, indented, in the comment at the top of an example."""
     lines = file.read_text("utf-8").splitlines()
-    inside = [line.removeprefix(INDENTED_COMMENT) for line in lines if line.startswith("#   ")]
+    inside = [
+        line.removeprefix(INDENTED_COMMENT) for line in lines if line.startswith(INDENTED_COMMENT)
+    ]
     manifest: Manifest = yaml.safe_load("\n".join(inside))
     return manifest
+
+
+def test_every_example_is_known_here() -> None:
+    assert EXAMPLES_IN_ORDER.keys() == {file.name for file in EXAMPLES.iterdir()}
+    assert COLUMNS.keys() == set(EXAMPLES_IN_ORDER.values())
 
 
 async def test_every_example_becomes_ready_and_is_told_in_one_line(
     gateway: None, running: Stage
 ) -> None:
-    running.kubectl("apply", "-f", str(EXAMPLES))
-
-    for name in COLUMNS:
+    for file, name in EXAMPLES_IN_ORDER.items():
+        running.kubectl("apply", "-f", str(EXAMPLES / file))
         resource = await running.ready(name)
         assert resource["status"]["state"] == "ready"
         assert condition_of(resource, "Warning") == {}
