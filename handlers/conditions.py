@@ -53,6 +53,8 @@ class Reason(StrEnum):
     """Wait: the Gateway has not accepted a route or pool yet. If it stays, look at the Gateway."""
     NOT_ACCEPTED = "NotAccepted"
     """Mend what the Gateway says of the route or the pool."""
+    NOT_RESOLVED = "NotResolved"
+    """Mend what the Gateway says of what the route or the pool refers to: nothing comes through."""
     STALLED = "Stalled"
     """Mend what keeps the workload from its pods: a quota, or what its deadline passed over."""
     INVALID_SPEC = "InvalidSpec"
@@ -102,6 +104,7 @@ _PROBLEMS = frozenset(
         Reason.CONTAINER_NOT_STARTED,
         Reason.CRASHING,
         Reason.NOT_ACCEPTED,
+        Reason.NOT_RESOLVED,
         Reason.STALLED,
         Reason.INVALID_SPEC,
         Reason.INVALID_NAME,

@@ -202,15 +202,15 @@ def _entrance(resource: InferaDeployment, observation: Observation) -> Entrance 
 
 def _gaie(resource: InferaDeployment, entrance: Entrance) -> Manifest:
     deployment = resource.metadata.name
-    pool, route = entrance.pool.is_accepted, entrance.route.is_accepted
+    pool, route = entrance.pool, entrance.route
     return {
         "eppReplicas": entrance.picker.replicas,
         "eppReadyReplicas": entrance.picker.ready_replicas,
         "inferencePoolName": child_name(deployment, POOL),
-        "inferencePoolReady": pool,
+        "inferencePoolReady": pool.is_ready,
         "httpRouteName": child_name(deployment, ROUTE),
-        "httpRouteAccepted": route,
-        "ready": entrance.is_served and pool and route,
+        "httpRouteAccepted": route.is_accepted,
+        "ready": entrance.is_served and pool.is_ready and route.is_ready,
     }
 
 
@@ -261,7 +261,7 @@ def _entrance_hindrances(
         (HTTP_ROUTE, ROUTE, entrance.route),
     ):
         child = ChildName(kind.kind, child_name(deployment, suffix))
-        if not part.is_accepted and not _has_problem(child, observation):
+        if not part.is_ready and not _has_problem(child, observation):
             yield Hindrance(reason=part.reason, message=f"{kind.kind} {child.name} {part.lacks}")
 
 

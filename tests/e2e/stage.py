@@ -20,6 +20,7 @@ from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditLog
 
 INFERA_DEPLOYMENT = CONTRACT.kind
+OWNED_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns)
 CHILD_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns if not child.optional)
 _NOT_FOUND = 404
 
@@ -139,7 +140,7 @@ class Stage:
 
     async def vanish(self, *children: str, within_seconds: float = 30) -> None:
         """Return once none of these children (`Kind/name`) is there."""
-        kinds = {kind.kind: kind for kind in (*CHILD_KINDS, INFERA_DEPLOYMENT)}
+        kinds = {kind.kind: kind for kind in (*OWNED_KINDS, INFERA_DEPLOYMENT)}
 
         def are_gone() -> bool:
             pairs = [child.split("/") for child in children]
