@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from crds.kubernetes import Manifest
+from crds.kubernetes import GROUP_LABEL, Manifest
 from handlers.conditions import Reason
 from handlers.manifests import entries
 
@@ -33,16 +33,19 @@ class Trouble(Struct, frozen=True, kw_only=True):
     message: str
 
 
-def troubles(pods: Iterable[Manifest], labels: Mapping[str, str]) -> list[Trouble]:
+def troubles(pods: Iterable[Manifest], labels: Mapping[str, str], group: str = "") -> list[Trouble]:
     """
     Return what keeps the pods with these labels from running, one entry per reason.
+
+    Only those of the LeaderWorkerSet that *group* names count, or those of none: a workload has the
+    labels of the one of another kind that it succeeds.
 
     What changes from look to look (restart counts, back-off times) is left out, so that a status
     at rest stays as it is.
     """
     found: dict[Reason, list[str]] = {}
     for pod in sorted(pods, key=_name):
-        if _is_of(pod, labels) and (trouble := trouble_of(pod)) is not None:
+        if _is_of(pod, labels, group) and (trouble := trouble_of(pod)) is not None:
             found.setdefault(trouble.reason, []).append(trouble.message)
     return [
         Trouble(reason=reason, message=f"{_counted(messages)}; {_REMEDIES[reason]}")
@@ -100,12 +103,13 @@ def _name(pod: Manifest) -> str:
     return str((pod.get("metadata") or {}).get("name", ""))
 
 
-def _is_of(pod: Manifest, labels: Mapping[str, str]) -> bool:
+def _is_of(pod: Manifest, labels: Mapping[str, str], group: str) -> bool:
     metadata = pod.get("metadata") or {}
     if metadata.get("deletionTimestamp"):
         return False
     present = metadata.get("labels") or {}
-    return all(present.get(key) == value for key, value in labels.items())
+    is_labelled = all(present.get(key) == value for key, value in labels.items())
+    return is_labelled and present.get(GROUP_LABEL, "") == group
 
 
 def _trouble_of_container(pod: str, container: Manifest) -> Trouble | None:
