@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -73,17 +74,35 @@ def trouble_of(pod: Manifest) -> Trouble | None:
     return None
 
 
-def is_unschedulable(pod: Manifest) -> bool:
-    """Return whether the scheduler has found no node for a pod; one that is going asks for none."""
+def lacks_room(pod: Manifest) -> bool:
+    """
+    Return whether the scheduler has found no node for a pod, and may once other pods have ended.
+
+    One that is going asks for none. Where the scheduler says of every node that no pod's end would
+    help (a label that no node has, a taint, more GPUs than any node has), there is no room to make;
+    words that are not known may mean that there is.
+    """
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
     return any(
         condition.get("type") == "PodScheduled"
         and condition.get("status") == "False"
         and condition.get("reason") == "Unschedulable"
+        and not _is_beyond_help(str(condition.get("message") or ""))
         for condition in entries(pod.get("status") or {}, "conditions")
     )
 
+
+def _is_beyond_help(message: str) -> bool:
+    # Devices that are claimed get free when a pod ends, though they are no matter of preemption.
+    return _CLAIMED not in message and _BEYOND_HELP.search(message) is not None
+
+
+_BEYOND_HELP = re.compile(
+    r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful for scheduling"
+)
+_CLAIMED = "cannot allocate all claims"
+"""Words of the scheduler (source: Kubernetes, pkg/scheduler/framework, preemption and plugins)."""
 
 _REMEDIES: Mapping[Reason, str] = {
     Reason.UNSCHEDULABLE: "free or add nodes, or lower what the service asks for",
