@@ -2,8 +2,9 @@
 When a workload changes its kind: the former one serves until the new one does.
 
 The successor is made like any child; here is decided whether its predecessor may go. It may once
-the successor serves, or a pod of the successor finds no node: on a full fleet both would wait for
-each other for ever. Pods are not watched, so a look at them comes by time.
+the successor serves, or a pod of the successor lacks room: on a full fleet both would wait for each
+other for ever. A pod that no node would take if all were empty takes nothing away. Pods are not
+watched, so a look at them comes by time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from handlers.conditions import Reason
 from handlers.handler import ChildName, Notice
 from handlers.manifests import entries
 from handlers.plan import Standing
-from handlers.pods import is_unschedulable
+from handlers.pods import lacks_room
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from handlers.handler import AnyHandler
 
 PODS_MAX = 500
-"""Pods of one successor that are asked for; one that finds no node is enough."""
+"""Pods of one successor that are asked for; one that lacks room is enough."""
 OUT_OF_QUOTA = "exceeded quota"
 """Words of the API server for a pod that a ResourceQuota keeps from being made."""
 
@@ -78,7 +79,7 @@ async def open_handovers(
 async def _lacks_its_place(
     making: Making, handler: AnyHandler, typed: Any, successor: Child
 ) -> bool:
-    """Return whether a pod of the successor finds no node, or may not be made for a quota."""
+    """Return whether a pod of the successor lacks room, or may not be made for a quota."""
     if successor.live is None:
         return False
     if is_out_of_quota(successor.live):
@@ -90,7 +91,7 @@ async def _lacks_its_place(
         limit=PODS_MAX,
     )
     pods = msgspec.json.decode(data).get("items") or ()
-    return any(is_unschedulable(pod) and is_pod_of(pod, successor.live) for pod in pods)
+    return any(lacks_room(pod) and is_pod_of(pod, successor.live) for pod in pods)
 
 
 def is_pod_of(pod: Manifest, workload: Manifest) -> bool:
@@ -124,5 +125,5 @@ def waits_for(handover: Handover) -> str:
         return f"{predecessor} goes on serving: its successor, {successor}, could not be made yet"
     return (
         f"{predecessor} goes on serving until its successor, {successor}, is ready, or one of the "
-        f"successor's pods finds no node"
+        f"successor's pods lacks room"
     )

@@ -319,7 +319,7 @@ def _goes(child: Child, found: Findings) -> str:
     if (child.kind, child.name) in waits:
         return (
             f"{child.title} goes on serving until its successor does, or one of the successor's "
-            f"pods finds no node"
+            f"pods lacks room"
         )
     return f"{child.title} is no longer asked for, and goes at the next look"
 

@@ -243,7 +243,8 @@ def _services(
         is_told = workload.reason == Reason.CREATING and _has_problem(child, observation)
         if not workload.is_satisfied and not is_told:
             labels = service_labels(deployment, name)
-            yield _lacking(f"service {name}", workload, observation, labels)
+            group = child.name if child.kind == LEADER_WORKER_SET.kind else ""
+            yield _lacking(f"service {name}", workload, observation, labels, group)
 
 
 def _entrance_hindrances(
@@ -288,10 +289,14 @@ def _has_problem(child: ChildName, observation: Observation) -> bool:
 
 
 def _lacking(
-    what: str, workload: Workload, observation: Observation, labels: dict[str, str]
+    what: str,
+    workload: Workload,
+    observation: Observation,
+    labels: dict[str, str],
+    group: str = "",
 ) -> Hindrance:
     """Return what a workload lacks, with the reason of its pods where they gave one."""
-    found = pods.troubles(observation.pods or (), labels)
+    found = pods.troubles(observation.pods or (), labels, group)
     if not found:
         return Hindrance(reason=workload.reason, message=f"{what} {workload.lacks}")
     said = "; ".join(trouble.message for trouble in found)

@@ -9,20 +9,40 @@ import pytest
 from crds.kubernetes import Manifest
 from handlers.handler import ChildName
 from handlers.handover import Handover, is_out_of_quota, is_pod_of, notices_of
-from handlers.pods import is_unschedulable
+from handlers.pods import lacks_room
 
 
 def a_pod(*conditions: Manifest, **metadata: Any) -> Manifest:
     return {"metadata": {"name": "p", **metadata}, "status": {"conditions": list(conditions)}}
 
 
-def scheduled(status: str, reason: str = "") -> Manifest:
-    return {"type": "PodScheduled", "status": status, "reason": reason}
+def scheduled(status: str, reason: str = "", message: str = "") -> Manifest:
+    return {"type": "PodScheduled", "status": status, "reason": reason, "message": message}
+
+
+def no_node(*words: str, beyond_help: int = 0) -> Manifest:
+    """Return what the scheduler says of eight nodes, so many of which no pod's end would help."""
+    victims = [f"{8 - beyond_help} No preemption victims found for incoming pod"]
+    counts = (victims if beyond_help < 8 else []) + (
+        [f"{beyond_help} Preemption is not helpful for scheduling"] if beyond_help else []
+    )
+    said = f"0/8 nodes are available: {', '.join(words)}. preemption: 0/8 nodes are available: "
+    return scheduled("False", "Unschedulable", f"{said}{', '.join(counts)}.")
 
 
 NO_NODE = scheduled("False", "Unschedulable")
+FULL = no_node("8 Insufficient amd.com/gpu")
+HALF_CORDONED = no_node("4 Insufficient amd.com/gpu", "4 node(s) were unschedulable", beyond_help=4)
+NO_SUCH_NODE = no_node("8 node(s) didn't match Pod's node affinity/selector", beyond_help=8)
+TOO_GREEDY = no_node("8 Insufficient amd.com/gpu", beyond_help=8)
+CLAIMED = no_node("8 cannot allocate all claims", beyond_help=8)
 PODS: dict[str, tuple[Manifest, bool]] = {
     "no node takes it": (a_pod(NO_NODE), True),
+    "every node is full": (a_pod(FULL), True),
+    "every node is full or cordoned": (a_pod(HALF_CORDONED), True),
+    "every device is claimed": (a_pod(CLAIMED), True),
+    "no node has its label": (a_pod(NO_SUCH_NODE), False),
+    "no node has so many GPUs": (a_pod(TOO_GREEDY), False),
     "it was never looked at": (a_pod(), False),
     "it has a node": (a_pod(scheduled("True")), False),
     "it waits for a gate": (a_pod(scheduled("False", "SchedulingGated")), False),
@@ -35,8 +55,10 @@ PODS: dict[str, tuple[Manifest, bool]] = {
 
 
 @pytest.mark.parametrize(("pod", "lacks"), PODS.values(), ids=PODS)
-def test_a_pod_finds_no_node_when_the_scheduler_says_so(pod: Manifest, *, lacks: bool) -> None:
-    assert is_unschedulable(pod) is lacks
+def test_a_pod_lacks_room_where_the_end_of_others_may_give_it_a_node(
+    pod: Manifest, *, lacks: bool
+) -> None:
+    assert lacks_room(pod) is lacks
 
 
 @pytest.mark.parametrize(
@@ -80,7 +102,7 @@ def test_the_status_says_what_waits_for_what_and_takes_it_for_no_fault() -> None
     assert (waiting.reason, waiting.degraded) == ("HandingOver", False)
     assert waiting.message == (
         "Deployment d-s goes on serving until its successor, LeaderWorkerSet d-s, is ready, or one "
-        "of the successor's pods finds no node"
+        "of the successor's pods lacks room"
     )
     assert blocked.message == (
         "Deployment d-s goes on serving: its successor, LeaderWorkerSet d-s, could not be made yet"

@@ -72,7 +72,7 @@ def test_what_goes_for_another_kind_is_told_with_what_it_waits_for() -> None:
     assert line == (
         "  - Deployment/chat-worker: 2 pods would end; Deployment chat-worker goes on serving "
         "until its successor, LeaderWorkerSet chat-worker, is ready, or one of the successor's "
-        "pods finds no node"
+        "pods lacks room"
     )
     assert lines_of(Matched(children=[], problems=[]), gone) == [
         "  - Deployment/chat-worker: 2 pods would end"

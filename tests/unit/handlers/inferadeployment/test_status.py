@@ -283,6 +283,20 @@ def test_a_pod_of_another_service_says_nothing_of_this_one() -> None:
     assert condition(found, "Ready")["reason"] == "WaitingForPods"
 
 
+def test_pods_of_the_workload_that_a_service_had_say_nothing_of_the_one_it_has() -> None:
+    """Both have the same labels, but for one of the group's controller."""
+    of_pods, of_groups = pod("big", conditions=[UNSCHEDULABLE]), pod(conditions=[UNSCHEDULABLE])
+    of_groups["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "demo-worker"
+    wide = status(WIDE, status={"demo-big": {"readyReplicas": 2}}, pods=[of_pods])
+    narrow = status(status={"demo-worker": WAITING}, pods=[of_groups])
+    for found in (wide, narrow):
+        assert condition(found, "Ready")["reason"] == "WaitingForPods"
+
+    of_pods["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "demo-big"
+    wide = status(WIDE, status={"demo-big": {"readyReplicas": 2}}, pods=[of_pods])
+    assert condition(wide, "Ready")["reason"] == "Unschedulable"
+
+
 def test_at_rest_the_same_children_give_the_same_bytes_whatever_the_time() -> None:
     for seen in ({}, {"status": {"demo-worker": WAITING}}, {"without": [("Role", "demo-disc")]}):
         first = status(**seen)
