@@ -15,19 +15,21 @@ from bridge.events import ChangeEvent, EventType, ObjectKey, resync_id
 from bridge.nats_connection import connect_nats
 from bridge.publish import put
 from bridge.settings import Settings
-from crds.inferadeployment import KIND
+from crds.inferadeployment import CONTRACT, KIND
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers.plan import rendering_hash
 from tests.e2e.crowd import Crowd
 from tests.e2e.machine.model import Snapshot
 from tests.e2e.population import queue_depth
-from tests.e2e.stage import CHILD_KINDS
+from tests.e2e.stage import controller_of
 from tests.stack.eventually import eventually
 from tests.witness.audit import AuditEvent, AuditLog
 
-KINDS: dict[str, Kind] = {kind.kind: kind for kind in CHILD_KINDS}
+KINDS: dict[str, Kind] = {child.kind.kind: child.kind for child in CONTRACT.owns}
+OPTIONAL: frozenset[str] = frozenset(c.kind.kind for c in CONTRACT.owns if c.optional)
 _REFUSALS = (400, 403, 422)
+_NOT_SERVED = 404
 
 
 class Eyes:
@@ -43,13 +45,36 @@ class Eyes:
 
     async def snapshot(self) -> Snapshot:
         """Return all that is there."""
-        resources, *found = await asyncio.gather(*map(self.crowd.items, (KIND, *CHILD_KINDS)))
+        resources, *found = await asyncio.gather(*map(self._items, (KIND, *KINDS.values())))
         objects = {
             f"{kind.kind}/{name}": {**item, "kind": kind.kind}
-            for kind, items in zip(CHILD_KINDS, found, strict=True)
+            for kind, items in zip(KINDS.values(), found, strict=True)
             for name, item in items.items()
         }
         return Snapshot(resources=resources, objects=objects)
+
+    async def _items(self, kind: Kind) -> dict[str, Manifest]:
+        """Return the objects of a kind by name; none where it is not served."""
+        path = kind.path(self.crowd.namespace)
+        accept = (_NOT_SERVED,) if kind.kind in OPTIONAL else ()
+        listed = await self.crowd.request("GET", path, accept=accept)
+        return {item["metadata"]["name"]: item for item in listed.get("items") or ()}
+
+    async def collect_garbage(self, now: Snapshot) -> None:
+        """
+        Objects of optional kinds go whose resource is gone.
+
+        The garbage collector deletes them, too; but of a kind that is new it learns after 30 s.
+        """
+        living = {resource["metadata"]["uid"] for resource in now.resources.values()}
+        for ref, found in now.objects.items():
+            owner = controller_of(found)
+            is_ours = owner.get("kind") == KIND.kind and ref.partition("/")[0] in OPTIONAL
+            if is_ours and owner["uid"] not in living:
+                kind, _, name = ref.partition("/")
+                uid = {"preconditions": {"uid": found["metadata"]["uid"]}}
+                path = KINDS[kind].path(self.crowd.namespace, name)
+                await self.crowd.request("DELETE", path, uid, accept=(404, 409))
 
     async def learn(self, renderings: Iterable[Manifest]) -> None:
         """It is known what the API server makes of these children."""

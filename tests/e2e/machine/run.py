@@ -37,6 +37,7 @@ Touches that a child must not wait with until it is no longer held.
 
 Two of the others leave it foreign, and what is not rendered any more then is theirs for good.
 """
+_SCALED = ("Deployment/", "LeaderWorkerSet/")
 _AUTOSCALER = "horizontal-pod-autoscaler"
 
 
@@ -44,10 +45,10 @@ class Run:
     """One sequence in one namespace."""
 
     def __init__(self, scene: Scene, eyes: Eyes, *, within_seconds: float) -> None:
-        self.model = Model(eyes.served)
+        self.model = Model(eyes.served, scene.kinds.absent, has_pods=scene.has_pods)
         self.eyes = eyes
         self._scene = scene
-        self._rest = Rest(scene.cluster, eyes, self.model, within_seconds)
+        self._rest = Rest(scene.cluster, eyes, self.model, within_seconds, has_pods=scene.has_pods)
         self._crowd = eyes.crowd
         self._is_dirty = False
         """Whether something happened since everything was last at rest."""
@@ -124,9 +125,10 @@ class Run:
         stored = await self._write(name, spec, is_dry=True)
         trial = Resource(asked={}, stored=stored) if known is None else _copy(known)
         trial.take(spec, stored)
-        await self.eyes.learn(trial.wanted().values())
+        await self.eyes.learn(self.model.wanted(trial).values())
         now = await self.eyes.snapshot()
-        holds = trial.is_frozen or self.model.held(trial, now)
+        holds = trial.is_frozen or bool(self.model.held(trial, now))
+        holds = holds or (known is not None and self._may_hand_over(name, trial, now))
         if holds and not (known is not None and known.is_frozen):
             await self._rest_if_dirty()
         was_at_rest, offset = not self._is_dirty, self.eyes.audit.offset()
@@ -136,7 +138,7 @@ class Run:
             known = self.model.resources[name] = Resource(asked=spec, stored=stored)
             self._rest.unfreeze(name)
         known.take(spec, stored)
-        await self.eyes.learn(known.wanted().values())
+        await self.eyes.learn(self.model.wanted(known).values())
         self._rest.asks(name, known)
         if not known.is_frozen:
             self._rest.unfreeze(name)
@@ -165,12 +167,16 @@ class Run:
         await eventually(is_made, within_seconds=60)
         return found
 
+    def _may_hand_over(self, name: str, trial: Resource, now: Snapshot) -> bool:
+        """Whether a workload of another kind is there, or may be, that a wanted one succeeds."""
+        return bool(trial.successions().keys() & {*now.objects, *self._rest.asked(name)})
+
     def _has_scaled_anew(self, resource: Resource, now: Snapshot) -> bool:
         """Whether a workload that an autoscaler has is to have another number of replicas."""
         return any(
             uid in self.model.theirs.replicas
             and child["spec"]["replicas"] != self.model.theirs.replicas[uid][1]
-            for ref, child in resource.wanted().items()
+            for ref, child in self.model.wanted(resource).items()
             if (uid := now.objects.get(ref, {}).get("metadata", {}).get("uid"))
         )
 
@@ -233,6 +239,10 @@ class Run:
                 await self._squat(child)
             case do.Unsquat(child):
                 await self._unsquat(child)
+            case do.Install(kind):
+                await self._install(kind)
+            case do.Remove(kind):
+                await self._remove(kind)
             case _:
                 return False
         return True
@@ -280,7 +290,7 @@ class Run:
 
     async def _scale(self, ref: Ref, replicas: int) -> None:
         found = await self._child_of_ours(ref)
-        if found is None or not ref.startswith("Deployment/"):
+        if found is None or not ref.startswith(_SCALED):
             return
         await self._rest_if_dirty()
         found = await self._child_of_ours(ref)
@@ -309,7 +319,7 @@ class Run:
         kind = KINDS[ref.partition("/")[0]]
         body = squat_of(ref, kind.api_version)
         path = kind.path(self._crowd.namespace)
-        answer = await self._request("POST", path, body, accept=(409,))
+        answer = await self._request("POST", path, body, accept=_IN_THE_WAY)
         if "code" not in answer:
             self.model.squats[ref] = answer
 
@@ -320,6 +330,26 @@ class Run:
         kind, _, name = ref.partition("/")
         await self._request("DELETE", KINDS[kind].path(self._crowd.namespace, name))
         self._is_dirty = True
+
+    async def _install(self, kind: str) -> None:
+        if self._scene.has_pods:
+            await self._rest_if_dirty()  # what stays, and what has gone, depends on who served
+        await asyncio.to_thread(self._scene.kinds.install, kind)
+        for resource in self.model.resources.values():
+            await self.eyes.learn(self.model.wanted(resource).values())
+        self._asks_anew()
+
+    async def _remove(self, kind: str) -> None:
+        """Its objects go with it, whoever's they are, and whoever may not write."""
+        if self._scene.has_pods:
+            await self._rest_if_dirty()
+        await asyncio.to_thread(self._scene.kinds.remove, kind)
+        self._rest.touched |= self.model.lose(kind)
+        self._asks_anew()
+
+    def _asks_anew(self) -> None:
+        for name, resource in self.model.resources.items():
+            self._rest.asks(name, resource)
 
     # Faults
 

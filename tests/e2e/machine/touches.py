@@ -23,7 +23,12 @@ GONE = "gone"
 OWNER = "owner"
 
 WORKLOADS = ("Deployment", "StatefulSet")
-ANY = (*WORKLOADS, "Service", "ServiceAccount", "Role", "RoleBinding")
+GROUPS = "LeaderWorkerSet"
+ANY = (
+    *WORKLOADS,
+    *("Service", "ServiceAccount", "Role", "RoleBinding"),
+    *(GROUPS, "InferencePool", "HTTPRoute"),
+)
 
 
 class Change(Struct, frozen=True):
@@ -44,6 +49,17 @@ class Kind(Struct, frozen=True):
 def _image(_: Manifest) -> Change:
     at = "/spec/template/spec/containers/0/image"
     return Change(JSON_PATCH, [{"op": "replace", "path": at, "value": "registry.example/other:9"}])
+
+
+def _image_of_groups(_: Manifest) -> Change:
+    at = "/spec/leaderWorkerTemplate/workerTemplate/spec/containers/0/image"
+    return Change(JSON_PATCH, [{"op": "replace", "path": at, "value": "registry.example/other:9"}])
+
+
+def _hostnames(live: Manifest) -> Change | None:
+    if "hostnames" not in live["spec"]:
+        return None  # nobody's, and theirs to add
+    return Change(MERGE_PATCH, {"spec": {"hostnames": ["other.example"]}})
 
 
 def _replicas(live: Manifest) -> Change:
@@ -87,13 +103,22 @@ def _metadata(**fields: Any) -> Callable[[Manifest], Change]:
 
 TOUCHES: Mapping[str, Kind] = {
     "image": Kind(WORKLOADS, _image),
-    "replicas": Kind(WORKLOADS, _replicas),
+    "the image of groups": Kind((GROUPS,), _image_of_groups),
+    "replicas": Kind((*WORKLOADS, GROUPS), _replicas),
     "env": Kind(WORKLOADS, _env),
     "command": Kind(WORKLOADS, _command),
     "strategy": Kind(("Deployment",), _strategy),
     "selector": Kind(("Service",), _selector),
     # Ours beside it would be a second one of its name; of others that is named, and not undone.
     "port": Kind(("Service",), _port, PEOPLE),
+    "size": Kind((GROUPS,), _merge({"spec": {"leaderWorkerTemplate": {"size": 7}}})),
+    "ports of the pool": Kind(
+        ("InferencePool",), _merge({"spec": {"targetPorts": [{"number": 7}]}})
+    ),
+    "hostnames": Kind(("HTTPRoute",), _hostnames),
+    "whose route": Kind(
+        ("HTTPRoute",), _merge({"spec": {"parentRefs": [{"name": "other"}]}}), PEOPLE
+    ),
     "rules": Kind(("Role",), _merge({"rules": []})),
     "subjects": Kind(("RoleBinding",), _merge({"subjects": None})),
     "an identity label": Kind(ANY, _metadata(labels={MANAGED_BY_LABEL: None})),
