@@ -29,7 +29,7 @@ from tests.e2e.machine.play import play
 from tests.e2e.machine.scene import Scene, a_scene
 from tests.e2e.machine.shrink import shortest
 from tests.e2e.machine.specs import GATEWAY_NAME, GATEWAY_NAMESPACE
-from tests.e2e.machine.written import WRITTEN
+from tests.e2e.machine.written import LONG, WRITTEN
 from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins.gateways import GATEWAY, StandInGateways
 from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
@@ -143,6 +143,18 @@ async def test_a_sequence_that_was_written_down_ends_as_its_last_specs_say(
     scene: Scene, sequence: Sequence
 ) -> None:
     await _played(scene, sequence, 60.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_SECONDS)
+async def test_written_sequences_with_pods_end_as_their_last_specs_say(
+    whole_scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shown, sequence in {**WRITTEN, **LONG}.items():
+        with capsys.disabled():
+            sys.stdout.write(f"\n{shown} ")
+            sys.stdout.flush()
+        await _played(whole_scene, sequence, 120.0)
 
 
 @pytest.mark.soak

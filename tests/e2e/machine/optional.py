@@ -6,7 +6,7 @@ To begin with it serves all. Where no controller of theirs runs, nothing of them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.faults.stand_ins.installing import (
@@ -34,7 +34,7 @@ class OptionalKinds:
         self._audit = AuditLog(cluster.audit_log)
         self.absent: set[str] = set(CRDS)
         """Those that are not served."""
-        self.since: dict[str, int] = {}
+        self._since: dict[str, int] = {}
         """Where in the audit log each was installed last."""
         install_crds(cluster, [GATEWAYS])
         self.restore()
@@ -47,9 +47,23 @@ class OptionalKinds:
     def install(self, kind: str) -> None:
         """A kind is served."""
         if kind in self.absent:
-            self.since[kind] = self._audit.offset()
+            self._since[kind] = self._audit.offset()
             install_crds(self._cluster, [CRDS[kind]])
             self.absent.remove(kind)
+
+    def are_collected(self, kinds: Iterable[str]) -> bool:
+        """Whether the garbage collector watches these kinds since they were installed last."""
+        return all(map(self._is_collected, kinds))
+
+    def _is_collected(self, kind: str) -> bool:
+        events = self._audit.events(from_offset=self._since[kind], stage="ResponseStarted")
+        return any(
+            event.verb == "watch"
+            and event.landed
+            and event.object_ref.resource == CRDS[kind].kind.plural
+            and event.user_agent.startswith("kube-controller-manager")
+            for event in events
+        )
 
     def remove(self, kind: str) -> None:
         """A kind is not served, and its objects are gone."""

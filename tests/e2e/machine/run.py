@@ -9,6 +9,7 @@ got with what came before, everything comes to rest first: what is then held sta
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,8 +21,8 @@ from handlers import plan
 from handlers.pause import ANNOTATION
 from tests.e2e.machine import actions as do
 from tests.e2e.machine.actions import Action, How
-from tests.e2e.machine.eyes import KINDS, Eyes, is_of_handlers
-from tests.e2e.machine.model import Model, Ref, Resource, Snapshot
+from tests.e2e.machine.eyes import KINDS, OPTIONAL, Eyes, is_of_handlers
+from tests.e2e.machine.model import Model, Ref, Resource, Snapshot, kind_of
 from tests.e2e.machine.rest import Rest
 from tests.e2e.machine.scene import Scene
 from tests.e2e.machine.squats import squat_of
@@ -198,6 +199,8 @@ class Run:
         self._rest.unfreeze(name)
         if how == "orphan":
             owned = self.model.settled.owned_by(resource.uid)
+            kinds = OPTIONAL & {kind_of(ref) for ref in owned}
+            await eventually(partial(self._scene.kinds.are_collected, kinds), within_seconds=90)
             self.model.orphans |= {child["metadata"]["uid"] for child in owned.values()}
         path = KIND.path(self._crowd.namespace, name)
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
