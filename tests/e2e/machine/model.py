@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 
 from crds.inferadeployment import KIND
@@ -88,6 +89,10 @@ class Resource(Struct, kw_only=True):
         """Whether no child of it may be written."""
         return self.is_paused or is_terminal(self.asked)
 
+    def copy(self) -> Resource:
+        """Return one that may take another spec without this one."""
+        return msgspec.structs.replace(self, meddled=set(self.meddled))
+
     def take(self, asked: Manifest, stored: Manifest) -> None:
         """The API server took another spec."""
         self.asked, self.stored = asked, stored
@@ -131,6 +136,7 @@ class Model:
 
     def __init__(self, served: Served, absent: AbstractSet[str], *, has_pods: bool) -> None:
         """Take the kinds that the API server does not serve just now, whenever it is asked."""
+        self.has_pods = has_pods
         self.resources: dict[str, Resource] = {}
         self.squats: dict[Ref, Manifest] = {}
         """What has a child's name and is nobody's of ours, as it was made."""
@@ -141,7 +147,6 @@ class Model:
         """What was there when everything was last calm."""
         self._served = served
         self._absent = absent
-        self._has_pods = has_pods
 
     def settle(self, now: Snapshot) -> None:
         """Everything is calm, and as it should be."""
@@ -200,7 +205,7 @@ class Model:
             former
             for former, successor in resource.successions().items()
             if former in before and kind_of(former) not in self._absent
-            if successor in lacking or not self._has_pods
+            if successor in lacking or not self.has_pods
         }
 
     def lacking(self, resource: Resource, now: Snapshot) -> set[Ref]:

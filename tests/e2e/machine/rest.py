@@ -28,17 +28,10 @@ class Rest:
     """Knows what was true when everything was last at rest, and brings about the next time."""
 
     def __init__(
-        self,
-        cluster: ControlPlane,
-        eyes: Eyes,
-        model: Model,
-        within_seconds: float,
-        *,
-        has_pods: bool,
+        self, cluster: ControlPlane, eyes: Eyes, model: Model, within_seconds: float
     ) -> None:
         """Take what is looked at, and within how long it is at rest."""
         self._cluster = cluster
-        self._has_pods = has_pods
         self._eyes = eyes
         self._model = model
         self._within_seconds = within_seconds
@@ -70,7 +63,7 @@ class Rest:
     async def come(self) -> None:
         """Everything is at rest, and rightly so."""
         await eventually(self._is_as_asked, self._within_seconds, 0.2)
-        if self._has_pods:
+        if self._model.has_pods:
             await calm(self._cluster, self._eyes.crowd.namespace)
         # What the last changes woke comes first, and the words of a take-over go.
         await self._eyes.look_at(self._model.resources)
@@ -104,7 +97,7 @@ class Rest:
         return True
 
     def _unready(self, now: Snapshot) -> Iterator[str]:
-        if not self._has_pods:
+        if not self._model.has_pods:
             return
         for name, resource in self._model.resources.items():
             lacks = self._model.lacking(resource, now)

@@ -12,8 +12,6 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from bridge.kube import JSON_PATCH, MERGE_PATCH
 from crds.inferadeployment import KIND
 from crds.kubernetes import Manifest
@@ -49,7 +47,7 @@ class Run:
         self.model = Model(eyes.served, scene.kinds.absent, has_pods=scene.has_pods)
         self.eyes = eyes
         self._scene = scene
-        self._rest = Rest(scene.cluster, eyes, self.model, within_seconds, has_pods=scene.has_pods)
+        self._rest = Rest(scene.cluster, eyes, self.model, within_seconds)
         self._crowd = eyes.crowd
         self._is_dirty = False
         """Whether something happened since everything was last at rest."""
@@ -124,7 +122,7 @@ class Run:
     async def _apply(self, name: str, spec: Manifest) -> None:
         known = self.model.resources.get(name)
         stored = await self._write(name, spec, is_dry=True)
-        trial = Resource(asked={}, stored=stored) if known is None else _copy(known)
+        trial = Resource(asked={}, stored=stored) if known is None else known.copy()
         trial.take(spec, stored)
         await self.eyes.learn(self.model.wanted(trial).values())
         now = await self.eyes.snapshot()
@@ -381,10 +379,6 @@ class Run:
         accept: tuple[int, ...] = (),
     ) -> Any:
         return await self._crowd.request(method, path, body, accept, patch_type)
-
-
-def _copy(resource: Resource) -> Resource:
-    return msgspec.structs.replace(resource, meddled=set(resource.meddled))
 
 
 def _new(name: str, spec: Manifest) -> Manifest:
