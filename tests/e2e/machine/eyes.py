@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 import nats
 import nats.errors
@@ -29,36 +30,41 @@ from tests.witness.audit import AuditEvent, AuditLog
 KINDS: dict[str, Kind] = {child.kind.kind: child.kind for child in CONTRACT.owns}
 OPTIONAL: frozenset[str] = frozenset(c.kind.kind for c in CONTRACT.owns if c.optional)
 _REFUSALS = (400, 403, 422)
-_NOT_SERVED = 404
 
 
 class Eyes:
     """Sees one namespace, as an administrator."""
 
-    def __init__(self, crowd: Crowd, mirror: str, nats_url: str, audit: AuditLog) -> None:
-        """Take an empty namespace, too, in which creations may be tried."""
+    def __init__(
+        self,
+        crowd: Crowd,
+        mirror: str,
+        nats_url: str,
+        audit: AuditLog,
+        absent: AbstractSet[str],
+    ) -> None:
+        """
+        Take an empty namespace, too, in which creations may be tried.
+
+        And the kinds that are not served, whenever somebody looks.
+        """
         self.crowd = crowd
         self.audit = audit
         self._mirror = mirror
         self._nats_url = nats_url
+        self._absent = absent
         self._served: dict[str, Manifest | None] = {}
 
     async def snapshot(self) -> Snapshot:
         """Return all that is there."""
-        resources, *found = await asyncio.gather(*map(self._items, (KIND, *KINDS.values())))
+        kinds = [kind for name, kind in KINDS.items() if name not in self._absent]
+        resources, *found = await asyncio.gather(*map(self.crowd.items, (KIND, *kinds)))
         objects = {
             f"{kind.kind}/{name}": {**item, "kind": kind.kind}
-            for kind, items in zip(KINDS.values(), found, strict=True)
+            for kind, items in zip(kinds, found, strict=True)
             for name, item in items.items()
         }
         return Snapshot(resources=resources, objects=objects)
-
-    async def _items(self, kind: Kind) -> dict[str, Manifest]:
-        """Return the objects of a kind by name; none where it is not served."""
-        path = kind.path(self.crowd.namespace)
-        accept = (_NOT_SERVED,) if kind.kind in OPTIONAL else ()
-        listed = await self.crowd.request("GET", path, accept=accept)
-        return {item["metadata"]["name"]: item for item in listed.get("items") or ()}
 
     async def collect_garbage(self, now: Snapshot) -> None:
         """

@@ -317,10 +317,12 @@ class Run:
         return resource, live
 
     async def _squat(self, ref: Ref) -> None:
-        kind = KINDS[ref.partition("/")[0]]
+        if kind_of(ref) in self._scene.kinds.absent:
+            return
+        kind = KINDS[kind_of(ref)]
         body = squat_of(ref, kind.api_version)
         path = kind.path(self._crowd.namespace)
-        answer = await self._request("POST", path, body, accept=_IN_THE_WAY)
+        answer = await self._request("POST", path, body, accept=(409,))
         if "code" not in answer:
             self.model.squats[ref] = answer
 
