@@ -165,7 +165,9 @@ def _next(draw: st.DrawFn, sketch: Sketch, choice: str) -> Iterator[Action]:
         case "touch" | "scale" | "squat" if sketch.children:
             yield from _meddle(draw, sketch, choice)
         case "kind":
-            kind = draw(st.sampled_from(OPTIONAL))
+            missed = [kind for kind in OPTIONAL if kind in sketch.absent]
+            is_missed = bool(missed) and draw(st.booleans())
+            kind = draw(st.sampled_from(missed if is_missed else OPTIONAL))
             yield Install(kind) if kind in sketch.absent else Remove(kind)
             sketch.absent ^= {kind}
         case "kill" | "cut" | "stop" | "wipe" | "lose":

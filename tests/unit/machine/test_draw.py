@@ -18,6 +18,18 @@ def test_the_seeds_of_make_test_show_every_kind_of_action_that_is_quick() -> Non
     assert {Apply, Calm, Install, Kill, Remove, Touch, Wrong} <= shown
 
 
+def test_the_seeds_of_make_test_turn_a_worker_and_have_a_gateway() -> None:
+    specs = [a.spec for seed in SEEDS for a in drawn(seed, LENGTH) if isinstance(a, Apply)]
+    nodes = {
+        given["numberOfNodes"] > 1
+        for spec in specs
+        for given in spec["services"].values()
+        if "numberOfNodes" in given
+    }
+    assert nodes == {True, False}
+    assert any((spec.get("gaie") or {}).get("enabled") for spec in specs)
+
+
 def test_children_are_foretold_as_they_are_rendered() -> None:
     for seed in range(20):
         for action in drawn(seed, 8):
