@@ -24,18 +24,19 @@ from tests.e2e.machine.model import Model, Ref, Resource, Snapshot, kind_of
 from tests.e2e.machine.rest import Rest
 from tests.e2e.machine.scene import Scene
 from tests.e2e.machine.squats import squat_of
-from tests.e2e.machine.touches import GONE, OWNER, TOUCHES, Change
+from tests.e2e.machine.touches import (
+    GONE,
+    NOT_WHILE_HELD,
+    OWNER,
+    TOUCHES,
+    UNDONE_AT_ONCE,
+    Change,
+)
 from tests.e2e.stage import controller_of
 from tests.stack.eventually import eventually
 
 _REFUSED = (400, 422)
 _IN_THE_WAY = (404, 409, 422)
-_NOT_WHILE_HELD = frozenset({OWNER, "an identity label", "whose it is", "our marks", "strategy"})
-"""
-Touches that a child must not wait with until it is no longer held.
-
-Two of the others leave it foreign, and what is not rendered any more then is theirs for good.
-"""
 _SCALED = ("Deployment/", "LeaderWorkerSet/")
 _AUTOSCALER = "horizontal-pod-autoscaler"
 
@@ -253,7 +254,7 @@ class Run:
             return
         resource, live = found
         held = resource.is_frozen or ref in self.model.held(resource, await self.eyes.snapshot())
-        if held and what in _NOT_WHILE_HELD:
+        if held and what in NOT_WHILE_HELD:
             return
         if ref in self._rest.touched:
             await self.rest()
@@ -277,6 +278,8 @@ class Run:
         if held:
             resource.meddled.add(ref)
         self._remember(uid, what, change)
+        if what in UNDONE_AT_ONCE:
+            await self.rest()
 
     def _remember(self, uid: str, what: str, change: Change) -> None:
         theirs = self.model.theirs

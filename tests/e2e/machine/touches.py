@@ -21,6 +21,16 @@ LABEL = ("team.example/label", "blue")
 ANNOTATION = ("team.example/on-call", "nobody")
 GONE = "gone"
 OWNER = "owner"
+NOT_WHILE_HELD = frozenset(
+    {OWNER, "an identity label", "whose it is", "our marks", "strategy", "hostnames"}
+)
+"""
+Touches that a child must not wait with until it is no longer held.
+
+Two of the others leave it foreign, and what is not rendered any more then is theirs for good.
+"""
+UNDONE_AT_ONCE = frozenset({"hostnames"})
+"""Touches of what a resource may cease to ask for: what is theirs then, no edit takes away."""
 
 WORKLOADS = ("Deployment", "StatefulSet")
 GROUPS = "LeaderWorkerSet"
