@@ -146,7 +146,7 @@ async def test_a_sequence_that_was_written_down_ends_as_its_last_specs_say(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(SOAK_SECONDS)
+@pytest.mark.timeout(2 * SOAK_SECONDS)
 async def test_written_sequences_with_pods_end_as_their_last_specs_say(
     whole_scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
