@@ -315,7 +315,8 @@ async def _apply(
         for lost in left_out:
             sent = without(sent, lost.path)
         try:
-            live = await making.writer.apply(kind, live, plan.with_foreign_replicas(sent, live))
+            applied = plan.with_account_copy(plan.with_foreign_replicas(sent, live))
+            live = await making.writer.apply(kind, live, applied)
             found = missing(manifest, live)
         except (Refused, Unavailable) as exc:
             found = not_declared(exc.message)

@@ -244,3 +244,23 @@ def with_foreign_replicas(manifest: Manifest, live: Manifest) -> Manifest:
     if annotation(live, REPLICAS_SEED) not in ("", str(spec["replicas"])):
         return manifest
     return {**manifest, "spec": {key: item for key, item in spec.items() if key != "replicas"}}
+
+
+def with_account_copy(manifest: Manifest) -> Manifest:
+    """
+    Return what is applied with the copy of its pods' service account that the API server keeps.
+
+    `serviceAccount` is deprecated, made equal to `serviceAccountName`, and read where that is
+    missing. An apply that had named the one alone would not own the other, which brings the name
+    back when it is to go, of an account that is gone. A create owns both. What pods are in a
+    custom resource has no such copy.
+    Source: kubernetes, `pkg/apis/core/v1/conversion.go`, Convert_v1_PodSpec_To_core_PodSpec.
+    """
+    spec = manifest.get("spec") or {}
+    template = spec.get("template") or {}
+    pod = template.get("spec") or {}
+    name = pod.get("serviceAccountName")
+    if not name or "serviceAccount" in pod:
+        return manifest
+    pod = {**pod, "serviceAccount": name}
+    return {**manifest, "spec": {**spec, "template": {**template, "spec": pod}}}

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from crds.kubernetes import Manifest
 from handlers.cli.devstack.control_plane import CONTROLLER_MANAGER, Binaries, ControlPlane
 from handlers.cli.devstack.fleet import Fleet
 from handlers.cli.devstack.weir import Setting, shipped_manifests
@@ -27,13 +28,17 @@ from tests.e2e.machine.draw import drawn
 from tests.e2e.machine.play import play
 from tests.e2e.machine.scene import Scene, a_scene
 from tests.e2e.machine.shrink import shortest
-from tests.e2e.machine.written import WRITTEN
+from tests.e2e.machine.specs import GATEWAY_NAME, GATEWAY_NAMESPACE
+from tests.e2e.machine.written import LONG, WRITTEN
+from tests.faults.own_loop import in_thread
+from tests.faults.stand_ins.gateways import GATEWAY, StandInGateways
+from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.stack.fixtures import shown_on_failure
 
 SEED = os.environ.get("WEIR_TEST_SEED")
 SHRINKS = bool(os.environ.get("WEIR_TEST_SHRINK"))
 
-SEEDS = (1, 2, 3)
+SEEDS = (4, 15)
 LENGTH = 8
 SOAK_LENGTH = 25
 SOAK_SEQUENCES = 30
@@ -49,6 +54,24 @@ NO_PODS: Mapping[str, Setting] = {
 WITH_PODS: Mapping[str, Setting] = {"resync_seconds": 86_400, "child_retry_max_seconds": 5}
 """Those of production, but that no resync comes to the aid of what should heal by itself."""
 COLLECTORS = "--controllers=garbage-collector-controller,namespace-controller"
+
+ENTRY: Manifest = {
+    "apiVersion": GATEWAY.api_version,
+    "kind": GATEWAY.kind,
+    "metadata": {"name": GATEWAY_NAME, "namespace": GATEWAY_NAMESPACE},
+    "spec": {
+        "gatewayClassName": "stand-in",
+        "listeners": [
+            {
+                "name": "http",
+                "port": 80,
+                "protocol": "HTTP",
+                "allowedRoutes": {"namespaces": {"from": "All"}},
+            }
+        ],
+    },
+}
+"""The Gateway that takes the routes of all sequences."""
 
 Failed = (AssertionError, pytest.fail.Exception)
 
@@ -77,10 +100,20 @@ def scene(request: pytest.FixtureRequest, stage: Scene) -> Scene:
 def whole_scene(
     request: pytest.FixtureRequest, control_plane_binaries: Binaries
 ) -> Iterator[Scene]:
-    """A whole control plane; its fleet holds all pods of a sequence and of its twin."""
+    """
+    A whole control plane, with stand-ins for the controllers of others.
+
+    Its fleet holds all pods of a sequence and of its twin.
+    """
     own = ControlPlane(control_plane_binaries, manifests=shipped_manifests(), fleet=Fleet(nodes=40))
     own.start()
-    with _stopped_at_the_end(own), a_scene(own, WITH_PODS, request.node) as made:
+    with (
+        _stopped_at_the_end(own),
+        in_thread(StandInLeaderWorkerSets(own)),
+        in_thread(StandInGateways(own)),
+        a_scene(own, WITH_PODS, request.node) as made,
+    ):
+        own.kubectl("create", "-f-", document=ENTRY)
         yield _shown(request, made)
 
 
@@ -110,6 +143,18 @@ async def test_a_sequence_that_was_written_down_ends_as_its_last_specs_say(
     scene: Scene, sequence: Sequence
 ) -> None:
     await _played(scene, sequence, 60.0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2 * SOAK_SECONDS)
+async def test_written_sequences_with_pods_end_as_their_last_specs_say(
+    whole_scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shown, sequence in {**WRITTEN, **LONG}.items():
+        with capsys.disabled():
+            sys.stdout.write(f"\n{shown} ")
+            sys.stdout.flush()
+        await _played(whole_scene, sequence, 120.0)
 
 
 @pytest.mark.soak

@@ -12,6 +12,8 @@ from crds.kubernetes import Manifest
 
 HANDLERS = ("handlers-1", "handlers-2")
 How = Literal["background", "foreground", "orphan"]
+Optional = Literal["LeaderWorkerSet", "InferencePool", "HTTPRoute"]
+OPTIONAL: tuple[Optional, ...] = ("LeaderWorkerSet", "InferencePool", "HTTPRoute")
 Stream = Literal["WEIR_QUEUE", "WEIR_LOCK", "WEIR_STATE", "WEIR_HISTORY", "the consumer"]
 _WIDTH = 96
 
@@ -84,6 +86,18 @@ class Unsquat(Struct, frozen=True):
     child: str
 
 
+class Install(Struct, frozen=True):
+    """An administrator installs the CRD of a kind that others bring."""
+
+    kind: Optional
+
+
+class Remove(Struct, frozen=True):
+    """They remove it, and with it all objects of the kind."""
+
+    kind: Optional
+
+
 class Kill(Struct, frozen=True):
     """SIGKILL of a process (`handlers-1`, `bridge`, `nats`), which starts again."""
 
@@ -130,6 +144,8 @@ Action: TypeAlias = (
     | Scale
     | Squat
     | Unsquat
+    | Install
+    | Remove
     | Kill
     | Stop
     | Continue

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from crds.kubernetes import Manifest
 from tests.e2e.machine.actions import (
     HANDLERS,
+    OPTIONAL,
     Action,
     Apply,
     Begun,
@@ -25,9 +26,11 @@ from tests.e2e.machine.actions import (
     Continue,
     Cut,
     Delete,
+    Install,
     Kill,
     Lose,
     Pause,
+    Remove,
     Resume,
     Scale,
     Sequence,
@@ -38,8 +41,14 @@ from tests.e2e.machine.actions import (
     Wipe,
     Wrong,
 )
-from tests.e2e.machine.specs import a_changed_spec, a_spec, a_terminal_spec, a_wrong_spec
-from tests.e2e.machine.touches import TOUCHES, WORKLOADS, touches_of
+from tests.e2e.machine.specs import (
+    a_changed_spec,
+    a_spec,
+    a_spec_of_other_nodes,
+    a_terminal_spec,
+    a_wrong_spec,
+)
+from tests.e2e.machine.touches import GROUPS, TOUCHES, WORKLOADS, touches_of
 
 NAMES = ("ant", "bee", "cat")
 _EXAMPLES = 12
@@ -53,6 +62,8 @@ _CHOICES = (
     *("cut",) * 2,
     *("pause",) * 2,
     *("squat",) * 2,
+    *("kind",) * 4,
+    *("nodes",) * 4,
     "terminal",
     "scale",
     "stop",
@@ -69,6 +80,7 @@ class Sketch(Struct):
     specs: dict[str, Manifest] = field(default_factory=dict)
     paused: set[str] = field(default_factory=set)
     squats: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
     is_stopped: bool = False
 
     @property
@@ -79,12 +91,17 @@ class Sketch(Struct):
 
 def children_of(name: str, spec: Manifest) -> Iterator[str]:
     """Yield the children of a resource, as the documentation names them."""
-    yield from (f"{kind}/{name}-disc" for kind in ("ServiceAccount", "Role", "RoleBinding"))
+    if spec.get("discoveryBackend") != "etcd":
+        yield from (f"{kind}/{name}-disc" for kind in ("ServiceAccount", "Role", "RoleBinding"))
     nats = spec.get("nats") or {}
     if not nats or nats.get("deploy"):
         yield from (f"{kind}/{name}-nats" for kind in ("Service", "StatefulSet"))
+    if (spec.get("gaie") or {}).get("enabled"):
+        yield from (f"{kind}/{name}-epp" for kind in ("Service", "Deployment"))
+        yield from (f"InferencePool/{name}-pool", f"HTTPRoute/{name}-route")
     for service, given in spec["services"].items():
-        yield f"Deployment/{name}-{service}"
+        is_group = given.get("numberOfNodes", 1) > 1
+        yield f"{'LeaderWorkerSet' if is_group else 'Deployment'}/{name}-{service}"
         if given["componentType"] == "server":
             yield f"Service/{name}-{service}"
 
@@ -136,6 +153,9 @@ def _next(draw: st.DrawFn, sketch: Sketch, choice: str) -> Iterator[Action]:
             base = spec or draw(a_spec())
             yield Apply(name, draw(a_terminal_spec(base)))
             sketch.specs.setdefault(name, base)
+        case "nodes" if spec is not None:
+            sketch.specs[name] = draw(a_spec_of_other_nodes(spec))
+            yield Apply(name, sketch.specs[name])
         case "delete" if spec is not None:
             yield from _delete(draw, sketch, name, spec)
         case "pause" if spec is not None:
@@ -144,6 +164,12 @@ def _next(draw: st.DrawFn, sketch: Sketch, choice: str) -> Iterator[Action]:
             sketch.paused ^= {name}
         case "touch" | "scale" | "squat" if sketch.children:
             yield from _meddle(draw, sketch, choice)
+        case "kind":
+            missed = [kind for kind in OPTIONAL if kind in sketch.absent]
+            is_missed = bool(missed) and draw(st.booleans())
+            kind = draw(st.sampled_from(missed if is_missed else OPTIONAL))
+            yield Install(kind) if kind in sketch.absent else Remove(kind)
+            sketch.absent ^= {kind}
         case "kill" | "cut" | "stop" | "wipe" | "lose":
             yield _fault(draw, sketch, choice)
         case _:
@@ -163,7 +189,7 @@ def _delete(draw: st.DrawFn, sketch: Sketch, name: str, spec: Manifest) -> Itera
 def _meddle(draw: st.DrawFn, sketch: Sketch, choice: str) -> Iterator[Action]:
     child = draw(st.sampled_from(sketch.children))
     kind = child.partition("/")[0]
-    if choice == "scale" and kind == "Deployment":
+    if choice == "scale" and kind in ("Deployment", "LeaderWorkerSet"):
         yield Scale(child, draw(st.integers(0, 3)))
     elif choice == "squat":
         if draw(st.booleans()) and sketch.squats:
@@ -178,6 +204,7 @@ def _meddle(draw: st.DrawFn, sketch: Sketch, choice: str) -> Iterator[Action]:
         yield Squat(squat)
     else:
         weighted = touches_of(kind) + [t for t in touches_of(kind) if kind in WORKLOADS][:4]
+        weighted += [t for t in touches_of(kind) if kind == GROUPS][:3]
         what = draw(st.sampled_from(weighted))
         yield Touch(child, what, draw(st.sampled_from(TOUCHES[what].by)))
 

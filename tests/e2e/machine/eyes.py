@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 import nats
 import nats.errors
@@ -15,41 +16,71 @@ from bridge.events import ChangeEvent, EventType, ObjectKey, resync_id
 from bridge.nats_connection import connect_nats
 from bridge.publish import put
 from bridge.settings import Settings
-from crds.inferadeployment import KIND
+from crds.inferadeployment import CONTRACT, KIND
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers.plan import rendering_hash
 from tests.e2e.crowd import Crowd
 from tests.e2e.machine.model import Snapshot
 from tests.e2e.population import queue_depth
-from tests.e2e.stage import CHILD_KINDS
+from tests.e2e.stage import controller_of
 from tests.stack.eventually import eventually
 from tests.witness.audit import AuditEvent, AuditLog
 
-KINDS: dict[str, Kind] = {kind.kind: kind for kind in CHILD_KINDS}
+KINDS: dict[str, Kind] = {child.kind.kind: child.kind for child in CONTRACT.owns}
+OPTIONAL: frozenset[str] = frozenset(c.kind.kind for c in CONTRACT.owns if c.optional)
 _REFUSALS = (400, 403, 422)
 
 
 class Eyes:
     """Sees one namespace, as an administrator."""
 
-    def __init__(self, crowd: Crowd, mirror: str, nats_url: str, audit: AuditLog) -> None:
-        """Take an empty namespace, too, in which creations may be tried."""
+    def __init__(
+        self,
+        crowd: Crowd,
+        mirror: str,
+        nats_url: str,
+        audit: AuditLog,
+        absent: AbstractSet[str],
+    ) -> None:
+        """
+        Take an empty namespace, too, in which creations may be tried.
+
+        And the kinds that are not served, whenever somebody looks.
+        """
         self.crowd = crowd
         self.audit = audit
         self._mirror = mirror
         self._nats_url = nats_url
+        self._absent = absent
         self._served: dict[str, Manifest | None] = {}
 
     async def snapshot(self) -> Snapshot:
         """Return all that is there."""
-        resources, *found = await asyncio.gather(*map(self.crowd.items, (KIND, *CHILD_KINDS)))
+        kinds = [kind for name, kind in KINDS.items() if name not in self._absent]
+        resources, *found = await asyncio.gather(*map(self.crowd.items, (KIND, *kinds)))
         objects = {
             f"{kind.kind}/{name}": {**item, "kind": kind.kind}
-            for kind, items in zip(CHILD_KINDS, found, strict=True)
+            for kind, items in zip(kinds, found, strict=True)
             for name, item in items.items()
         }
         return Snapshot(resources=resources, objects=objects)
+
+    async def collect_garbage(self, now: Snapshot) -> None:
+        """
+        Objects of optional kinds go whose resource is gone.
+
+        The garbage collector deletes them, too; but of a kind that is new it learns after 30 s.
+        """
+        living = {resource["metadata"]["uid"] for resource in now.resources.values()}
+        for ref, found in now.objects.items():
+            owner = controller_of(found)
+            is_ours = owner.get("kind") == KIND.kind and ref.partition("/")[0] in OPTIONAL
+            if is_ours and owner["uid"] not in living:
+                kind, _, name = ref.partition("/")
+                uid = {"preconditions": {"uid": found["metadata"]["uid"]}}
+                path = KINDS[kind].path(self.crowd.namespace, name)
+                await self.crowd.request("DELETE", path, uid, accept=(404, 409))
 
     async def learn(self, renderings: Iterable[Manifest]) -> None:
         """It is known what the API server makes of these children."""

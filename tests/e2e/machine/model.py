@@ -2,27 +2,32 @@
 What there should be: what users asked for last, and what others did.
 
 Pure. A child is *held* where it is right that it does not follow its resource: the resource is
-paused, or only an edit of it helps; or the API server refuses the child, or a change of it, or does
-not serve its kind. A held child stays as it was when everything was last calm.
+paused, or only an edit of it helps; or the API server refuses the child, or a change of it. So is
+one that is no longer wanted and *stays* until the workload of another kind that succeeds it serves:
+without pods none ever does. A held child stays as it was when everything was last calm. Of a kind
+that the API server does not serve there is no object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 
 from crds.inferadeployment import KIND
-from crds.kubernetes import Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, Manifest
 from handlers.children import wanted_of
+from handlers.conditions import Reason
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
 from handlers.kept import with_immutable
 from tests.e2e.machine.compare import Theirs, as_it_stands, differences, unlike
 from tests.e2e.machine.pods import UNKNOWN
 from tests.e2e.machine.specs import is_terminal
-from tests.e2e.stage import CHILD_KINDS, condition_of
+from tests.e2e.stage import condition_of
 
 Ref: TypeAlias = str
 """`Kind/name`."""
@@ -31,7 +36,11 @@ Served: TypeAlias = Callable[[Manifest], Manifest | None]
 
 CLAIMS = "volumeClaimTemplates"
 _NAMESPACES_OWN = frozenset({"ServiceAccount/default"})
-_INSTALLED = frozenset(kind.kind for kind in CHILD_KINDS)
+_OTHER = {
+    DEPLOYMENT.kind: LEADER_WORKER_SET.kind,
+    LEADER_WORKER_SET.kind: DEPLOYMENT.kind,
+}
+"""The two kinds of workload that a service may have."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -80,6 +89,10 @@ class Resource(Struct, kw_only=True):
         """Whether no child of it may be written."""
         return self.is_paused or is_terminal(self.asked)
 
+    def copy(self) -> Resource:
+        """Return one that may take another spec without this one."""
+        return msgspec.structs.replace(self, meddled=set(self.meddled))
+
     def take(self, asked: Manifest, stored: Manifest) -> None:
         """The API server took another spec."""
         self.asked, self.stored = asked, stored
@@ -92,25 +105,25 @@ class Resource(Struct, kw_only=True):
         """Return the children that it asks for."""
         return {} if self.valid is None else rendered(self.valid)
 
-    def unserved(self) -> set[Ref]:
-        """Return what a service was on one node: it stays, since its successor is never made."""
-        name = self.stored["metadata"]["name"]
+    def successions(self) -> dict[Ref, Ref]:
+        """Return the workload of another kind that each wanted one replaces: to its successor."""
         return {
-            f"{kind}/{name}-{service}"
-            for service in self.unserved_services()
-            for kind in ("Deployment", "Service")
+            f"{_OTHER[kind]}/{name}": ref
+            for ref in self.wanted()
+            for kind, _, name in [ref.partition("/")]
+            if kind in _OTHER
         }
-
-    def unserved_services(self) -> set[str]:
-        """Return the services of several nodes: their kind is not installed here."""
-        services = self.valid_asked.get("services", {})
-        return {name for name, given in services.items() if given.get("numberOfNodes", 1) > 1}
 
 
 def rendered(stored: Manifest) -> dict[Ref, Manifest]:
-    """Return the children that a stored resource asks for, of kinds that are installed here."""
+    """Return the children that a stored resource asks for."""
     rendering = wanted_of(HANDLER, stored, Facts()).rendering
-    return {ref_of(child): child for child in rendering.children if child["kind"] in _INSTALLED}
+    return {ref_of(child): child for child in rendering.children}
+
+
+def kind_of(ref: Ref) -> str:
+    """Return the kind of an object."""
+    return ref.partition("/")[0]
 
 
 def ref_of(manifest: Manifest) -> Ref:
@@ -121,7 +134,9 @@ def ref_of(manifest: Manifest) -> Ref:
 class Model:
     """All of one namespace."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, absent: AbstractSet[str], *, has_pods: bool) -> None:
+        """Take the kinds that the API server does not serve just now, whenever it is asked."""
+        self.has_pods = has_pods
         self.resources: dict[str, Resource] = {}
         self.squats: dict[Ref, Manifest] = {}
         """What has a child's name and is nobody's of ours, as it was made."""
@@ -131,12 +146,21 @@ class Model:
         self.settled = Snapshot(resources={}, objects={})
         """What was there when everything was last calm."""
         self._served = served
+        self._absent = absent
 
     def settle(self, now: Snapshot) -> None:
         """Everything is calm, and as it should be."""
         self.settled = now
         for resource in self.resources.values():
             resource.meddled.clear()
+
+    def lose(self, kind: str) -> set[Ref]:
+        """Return what is gone with its kind, whoever's it was; nobody is to make up for it."""
+        gone = {ref for ref in self.settled.objects if kind_of(ref) == kind}
+        for resource in self.resources.values():
+            resource.meddled |= gone
+        self.squats = {ref: one for ref, one in self.squats.items() if kind_of(ref) != kind}
+        return gone
 
     def complaints(self, now: Snapshot) -> Iterator[str]:
         """Yield, a line each, what is not as it should be."""
@@ -160,20 +184,42 @@ class Model:
             for line in self._status(resource, now.resources[name], now):
                 yield f"{name}: {line}"
 
+    def wanted(self, resource: Resource) -> dict[Ref, Manifest]:
+        """Return the children that a resource asks for, of kinds that are served."""
+        wanted = resource.wanted().items()
+        return {ref: child for ref, child in wanted if kind_of(ref) not in self._absent}
+
+    def not_installed(self, resource: Resource) -> set[Ref]:
+        """Return the children that a resource asks for, of kinds that are not served."""
+        return {ref for ref in resource.wanted() if kind_of(ref) in self._absent}
+
     def held(self, resource: Resource, now: Snapshot) -> set[Ref]:
-        """Return the wanted children of a resource that is not frozen which do not follow it."""
+        """Return the children of a resource that is not frozen which do not follow it."""
+        return self._refused(resource, now) | self.staying(resource, now)
+
+    def staying(self, resource: Resource, now: Snapshot) -> set[Ref]:
+        """Return the workloads that wait for their successors, and in vain."""
+        before = self.settled.owned_by(resource.uid)
+        lacking = self.lacking(resource, now)
+        return {
+            former
+            for former, successor in resource.successions().items()
+            if former in before and kind_of(former) not in self._absent
+            if successor in lacking or not self.has_pods
+        }
+
+    def lacking(self, resource: Resource, now: Snapshot) -> set[Ref]:
+        """Return the children that are not as their resource asks."""
+        squatted = self.squats.keys() & resource.wanted().keys()
+        return self._refused(resource, now) | self.not_installed(resource) | squatted
+
+    def _refused(self, resource: Resource, now: Snapshot) -> set[Ref]:
         return {
             ref
-            for ref, child in resource.wanted().items()
+            for ref, child in self.wanted(resource).items()
             if ref not in self.squats
             and (self._served(child) is None or self._is_fixed(ref, child, now))
-        } | resource.unserved()
-
-    def lacking(self, resource: Resource, now: Snapshot) -> set[str]:
-        """Return what of a resource is not as it asks, by the names of children or services."""
-        wanted = resource.wanted()
-        refs = {ref for ref in (*self.held(resource, now), *self.squats) if ref in wanted}
-        return {ref.partition("/")[2] for ref in refs} | resource.unserved_services()
+        }
 
     def _is_fixed(self, ref: Ref, child: Manifest, now: Snapshot) -> bool:
         """Whether a live child of former times cannot become as it is wanted: a volume's size."""
@@ -203,7 +249,7 @@ class Model:
         if resource.is_frozen:
             yield from _as_before(before, owned, resource.meddled)
             return
-        wanted = resource.wanted()
+        wanted = self.wanted(resource)
         fixed = {ref for ref, child in wanted.items() if self._is_fixed(ref, child, now)}
         held = self.held(resource, now) - fixed
         yield from _as_before(
@@ -251,12 +297,14 @@ class Model:
 
     def _degraded(self, resource: Resource, condition: Manifest, now: Snapshot) -> Iterator[str]:
         """Yield what the condition Degraded should name, and does not; or should not be there."""
-        named = self.lacking(resource, now)
+        lacking = self.lacking(resource, now)
         message = condition.get("message", "")
-        for name in sorted(named):
-            if name not in message and not message.endswith("..."):
-                yield f"Degraded does not name {name}: {message}"
-        is_degraded = bool(named) or has_unknown_fields(resource)
+        for ref in sorted(lacking):
+            if ref.replace("/", " ") not in message and not message.endswith("..."):
+                yield f"Degraded does not name {ref}: {message}"
+        if lacking and lacking == self.not_installed(resource):
+            yield from unlike(Reason.KIND_NOT_INSTALLED, condition.get("reason"), "Degraded")
+        is_degraded = bool(lacking) or has_unknown_fields(resource)
         yield from unlike(str(is_degraded), condition.get("status"), "Degraded")
 
 
@@ -268,11 +316,8 @@ def has_unknown_fields(resource: Resource) -> bool:
             return any(key in UNKNOWN or is_in(item) for key, item in value.items())
         return isinstance(value, list) and any(map(is_in, value))
 
-    return any(
-        is_in(given.get("extraPodSpec"))
-        for given in resource.valid_asked["services"].values()
-        if given.get("numberOfNodes", 1) == 1
-    )
+    services = resource.valid_asked["services"].values()
+    return any(is_in(given.get("extraPodSpec")) for given in services)
 
 
 def _as_before(

@@ -25,7 +25,7 @@ async def play(scene: Scene, sequence: Sequence, *, within_seconds: float = 60.0
         audit = AuditLog(scene.cluster.audit_log)
 
         def run_in(one: Crowd) -> Run:
-            eyes = Eyes(one, mirror.namespace, scene.nats.url, audit)
+            eyes = Eyes(one, mirror.namespace, scene.nats.url, audit, scene.kinds.absent)
             return Run(scene, eyes, within_seconds=within_seconds)
 
         run, twin = run_in(crowd), run_in(elsewhere)

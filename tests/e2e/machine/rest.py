@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 
 from crds.inferadeployment import KIND
-from handlers.cli.devstack.control_plane import SCHEDULER, ControlPlane
+from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.plan import rendering_hash
 from handlers.reconcile import TAKEN_OVER
 from tests.e2e.machine.eyes import KINDS, Eyes, is_about, is_of_handlers
@@ -32,7 +32,6 @@ class Rest:
     ) -> None:
         """Take what is looked at, and within how long it is at rest."""
         self._cluster = cluster
-        self._has_pods = SCHEDULER in cluster.controllers
         self._eyes = eyes
         self._model = model
         self._within_seconds = within_seconds
@@ -50,8 +49,12 @@ class Rest:
     def asks(self, name: str, resource: Resource) -> None:
         """A resource asks for other children than before."""
         asked = {ref: rendering_hash(child) for ref, child in resource.wanted().items()}
-        unserved = dict.fromkeys(resource.unserved(), "")
-        self._asked.setdefault(name, []).append({**asked, **unserved})
+        staying = dict.fromkeys(self._model.staying(resource, self._model.settled), "")
+        self._asked.setdefault(name, []).append({**asked, **staying})
+
+    def asked(self, name: str) -> set[Ref]:
+        """Return the children that a resource has asked for since, at any time."""
+        return {ref for one in self._asked.get(name, ()) for ref in one}
 
     def unfreeze(self, name: str) -> None:
         """Children of a resource may be written again, or are another one's."""
@@ -60,7 +63,7 @@ class Rest:
     async def come(self) -> None:
         """Everything is at rest, and rightly so."""
         await eventually(self._is_as_asked, self._within_seconds, 0.2)
-        if self._has_pods:
+        if self._model.has_pods:
             await calm(self._cluster, self._eyes.crowd.namespace)
         # What the last changes woke comes first, and the words of a take-over go.
         await self._eyes.look_at(self._model.resources)
@@ -78,9 +81,10 @@ class Rest:
         self._settle(now)
 
     async def _is_as_asked(self) -> bool:
+        await self._eyes.collect_garbage(await self._eyes.snapshot())
         now = await self._eyes.snapshot()
-        resources = self._model.resources.values()
-        await self._eyes.learn(child for one in resources for child in one.wanted().values())
+        for resource in self._model.resources.values():
+            await self._eyes.learn(self._model.wanted(resource).values())
         found = [*self._model.complaints(now), *self._unready(now)]
         assert not found, "\n".join(found)
         await self._eyes.queue_is_idle()
@@ -93,7 +97,7 @@ class Rest:
         return True
 
     def _unready(self, now: Snapshot) -> Iterator[str]:
-        if not self._has_pods:
+        if not self._model.has_pods:
             return
         for name, resource in self._model.resources.items():
             lacks = self._model.lacking(resource, now)
@@ -160,7 +164,7 @@ class Rest:
             ref: rendering_hash(child)
             for one in model.resources.values()
             if not one.is_frozen
-            for ref, child in one.wanted().items()
+            for ref, child in model.wanted(one).items()
             if ref not in model.squats and ref not in model.held(one, now)
         }
         self._squatted = set(model.squats)

@@ -9,9 +9,8 @@ got with what came before, everything comes to rest first: what is then held sta
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from bridge.kube import JSON_PATCH, MERGE_PATCH
 from crds.inferadeployment import KIND
@@ -20,23 +19,25 @@ from handlers import plan
 from handlers.pause import ANNOTATION
 from tests.e2e.machine import actions as do
 from tests.e2e.machine.actions import Action, How
-from tests.e2e.machine.eyes import KINDS, Eyes, is_of_handlers
-from tests.e2e.machine.model import Model, Ref, Resource, Snapshot
+from tests.e2e.machine.eyes import KINDS, OPTIONAL, Eyes, is_of_handlers
+from tests.e2e.machine.model import Model, Ref, Resource, Snapshot, kind_of
 from tests.e2e.machine.rest import Rest
 from tests.e2e.machine.scene import Scene
 from tests.e2e.machine.squats import squat_of
-from tests.e2e.machine.touches import GONE, OWNER, TOUCHES, Change
+from tests.e2e.machine.touches import (
+    GONE,
+    NOT_WHILE_HELD,
+    OWNER,
+    TOUCHES,
+    UNDONE_AT_ONCE,
+    Change,
+)
 from tests.e2e.stage import controller_of
 from tests.stack.eventually import eventually
 
 _REFUSED = (400, 422)
 _IN_THE_WAY = (404, 409, 422)
-_NOT_WHILE_HELD = frozenset({OWNER, "an identity label", "whose it is", "our marks", "strategy"})
-"""
-Touches that a child must not wait with until it is no longer held.
-
-Two of the others leave it foreign, and what is not rendered any more then is theirs for good.
-"""
+_SCALED = ("Deployment/", "LeaderWorkerSet/")
 _AUTOSCALER = "horizontal-pod-autoscaler"
 
 
@@ -44,7 +45,7 @@ class Run:
     """One sequence in one namespace."""
 
     def __init__(self, scene: Scene, eyes: Eyes, *, within_seconds: float) -> None:
-        self.model = Model(eyes.served)
+        self.model = Model(eyes.served, scene.kinds.absent, has_pods=scene.has_pods)
         self.eyes = eyes
         self._scene = scene
         self._rest = Rest(scene.cluster, eyes, self.model, within_seconds)
@@ -122,11 +123,12 @@ class Run:
     async def _apply(self, name: str, spec: Manifest) -> None:
         known = self.model.resources.get(name)
         stored = await self._write(name, spec, is_dry=True)
-        trial = Resource(asked={}, stored=stored) if known is None else _copy(known)
+        trial = Resource(asked={}, stored=stored) if known is None else known.copy()
         trial.take(spec, stored)
-        await self.eyes.learn(trial.wanted().values())
+        await self.eyes.learn(self.model.wanted(trial).values())
         now = await self.eyes.snapshot()
-        holds = trial.is_frozen or self.model.held(trial, now)
+        holds = trial.is_frozen or bool(self.model.held(trial, now))
+        holds = holds or (known is not None and self._may_hand_over(name, trial, now))
         if holds and not (known is not None and known.is_frozen):
             await self._rest_if_dirty()
         was_at_rest, offset = not self._is_dirty, self.eyes.audit.offset()
@@ -136,7 +138,7 @@ class Run:
             known = self.model.resources[name] = Resource(asked=spec, stored=stored)
             self._rest.unfreeze(name)
         known.take(spec, stored)
-        await self.eyes.learn(known.wanted().values())
+        await self.eyes.learn(self.model.wanted(known).values())
         self._rest.asks(name, known)
         if not known.is_frozen:
             self._rest.unfreeze(name)
@@ -165,12 +167,16 @@ class Run:
         await eventually(is_made, within_seconds=60)
         return found
 
+    def _may_hand_over(self, name: str, trial: Resource, now: Snapshot) -> bool:
+        """Whether a workload of another kind is there, or may be, that a wanted one succeeds."""
+        return bool(trial.successions().keys() & {*now.objects, *self._rest.asked(name)})
+
     def _has_scaled_anew(self, resource: Resource, now: Snapshot) -> bool:
         """Whether a workload that an autoscaler has is to have another number of replicas."""
         return any(
             uid in self.model.theirs.replicas
             and child["spec"]["replicas"] != self.model.theirs.replicas[uid][1]
-            for ref, child in resource.wanted().items()
+            for ref, child in self.model.wanted(resource).items()
             if (uid := now.objects.get(ref, {}).get("metadata", {}).get("uid"))
         )
 
@@ -192,6 +198,8 @@ class Run:
         self._rest.unfreeze(name)
         if how == "orphan":
             owned = self.model.settled.owned_by(resource.uid)
+            kinds = OPTIONAL & {kind_of(ref) for ref in owned}
+            await eventually(partial(self._scene.kinds.are_collected, kinds), within_seconds=90)
             self.model.orphans |= {child["metadata"]["uid"] for child in owned.values()}
         path = KIND.path(self._crowd.namespace, name)
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -233,6 +241,10 @@ class Run:
                 await self._squat(child)
             case do.Unsquat(child):
                 await self._unsquat(child)
+            case do.Install(kind):
+                await self._install(kind)
+            case do.Remove(kind):
+                await self._remove(kind)
             case _:
                 return False
         return True
@@ -242,7 +254,7 @@ class Run:
             return
         resource, live = found
         held = resource.is_frozen or ref in self.model.held(resource, await self.eyes.snapshot())
-        if held and what in _NOT_WHILE_HELD:
+        if held and what in NOT_WHILE_HELD:
             return
         if ref in self._rest.touched:
             await self.rest()
@@ -266,6 +278,8 @@ class Run:
         if held:
             resource.meddled.add(ref)
         self._remember(uid, what, change)
+        if what in UNDONE_AT_ONCE:
+            await self.rest()
 
     def _remember(self, uid: str, what: str, change: Change) -> None:
         theirs = self.model.theirs
@@ -280,7 +294,7 @@ class Run:
 
     async def _scale(self, ref: Ref, replicas: int) -> None:
         found = await self._child_of_ours(ref)
-        if found is None or not ref.startswith("Deployment/"):
+        if found is None or not ref.startswith(_SCALED):
             return
         await self._rest_if_dirty()
         found = await self._child_of_ours(ref)
@@ -306,7 +320,9 @@ class Run:
         return resource, live
 
     async def _squat(self, ref: Ref) -> None:
-        kind = KINDS[ref.partition("/")[0]]
+        if kind_of(ref) in self._scene.kinds.absent:
+            return
+        kind = KINDS[kind_of(ref)]
         body = squat_of(ref, kind.api_version)
         path = kind.path(self._crowd.namespace)
         answer = await self._request("POST", path, body, accept=(409,))
@@ -320,6 +336,26 @@ class Run:
         kind, _, name = ref.partition("/")
         await self._request("DELETE", KINDS[kind].path(self._crowd.namespace, name))
         self._is_dirty = True
+
+    async def _install(self, kind: str) -> None:
+        if self._scene.has_pods:
+            await self._rest_if_dirty()  # what stays, and what has gone, depends on who served
+        await asyncio.to_thread(self._scene.kinds.install, kind)
+        for resource in self.model.resources.values():
+            await self.eyes.learn(self.model.wanted(resource).values())
+        self._asks_anew()
+
+    async def _remove(self, kind: str) -> None:
+        """Its objects go with it, whoever's they are, and whoever may not write."""
+        if self._scene.has_pods:
+            await self._rest_if_dirty()
+        await asyncio.to_thread(self._scene.kinds.remove, kind)
+        self._rest.touched |= self.model.lose(kind)
+        self._asks_anew()
+
+    def _asks_anew(self) -> None:
+        for name, resource in self.model.resources.items():
+            self._rest.asks(name, resource)
 
     # Faults
 
@@ -348,10 +384,6 @@ class Run:
         accept: tuple[int, ...] = (),
     ) -> Any:
         return await self._crowd.request(method, path, body, accept, patch_type)
-
-
-def _copy(resource: Resource) -> Resource:
-    return msgspec.structs.replace(resource, meddled=set(resource.meddled))
 
 
 def _new(name: str, spec: Manifest) -> Manifest:

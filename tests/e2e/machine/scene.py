@@ -15,11 +15,12 @@ from nats.js.errors import NotFoundError
 from bridge import streams
 from crds.inferadeployment import CONTRACT
 from handlers.cli.devstack import access, locate
-from handlers.cli.devstack.control_plane import ControlPlane
+from handlers.cli.devstack.control_plane import SCHEDULER, ControlPlane
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.process import remove_directory, run_directory
 from handlers.cli.devstack.weir import WeirProcess
 from tests.e2e.machine.actions import HANDLERS
+from tests.e2e.machine.optional import OptionalKinds
 from tests.faults.own_loop import in_thread
 from tests.faults.tcp_proxy import TcpProxy
 from tests.stack.fixtures import Weir, native
@@ -48,6 +49,8 @@ class Scene:
         settings: Mapping[str, Any],
     ) -> None:
         self.cluster = cluster
+        self.has_pods = SCHEDULER in cluster.controllers
+        self.kinds = OptionalKinds(cluster)
         self.nats = nats_server
         self.weir = weir
         self._proxies = proxies
@@ -65,7 +68,8 @@ class Scene:
             self.processes[name] = weir.handlers(kubeconfig=handlers, **settings)
 
     def heal(self) -> None:
-        """Everything runs, and all connections are possible."""
+        """Everything runs, all connections are possible, and all kinds are served."""
+        self.kinds.restore()
         self.end_cuts()
         self.go_on(lasting=True)
         if not self.nats.process.is_running:

@@ -1,9 +1,9 @@
 """
 Specs of InferaDeployments: those that are served, and those that somebody has to refuse.
 
-A valid one is what the CRD's schema and rules allow, and parts whose kind no API server of these
-tests serves among it (`numberOfNodes`). What the API server must refuse is made from a valid one
-and the schema itself (another type, a value beyond a bound), or is a case of `tests/refused.py`.
+A valid one is what the CRD's schema and rules allow. What the API server must refuse is made from a
+valid one and the schema itself (another type, a value beyond a bound), or is a case of
+`tests/refused.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from tests.refused import BY_A_BOUND, BY_A_RULE
 
 SERVERS = ("server", "second")
 WORKERS = ("worker", "decode", "prefill")
+GATEWAY_NAME = "entry"
+GATEWAY_NAMESPACE = "default"
 SHARED_NATS: Manifest = {"shared": True}
 """What only the handler refuses: the install under test names no NATS for engines."""
 
@@ -57,6 +59,30 @@ _NATS = st.sampled_from(
         {"credentialsSecretRef": {"name": "bus", "key": "url"}},
     )
 )
+_DISCOVERY: st.SearchStrategy[Manifest] = st.sampled_from(
+    (
+        {"discoveryBackend": None, "etcdEndpoint": None},
+        {"discoveryBackend": "kubernetes", "etcdEndpoint": None},
+        {"discoveryBackend": "etcd", "etcdEndpoint": "etcd.example:2379"},
+        {"discoveryBackend": "etcd", "etcdEndpoint": "other.example:2379"},
+    )
+)
+_GAIE: Mapping[str, st.SearchStrategy[Any]] = {
+    "hostnames": st.sampled_from(
+        (["a.example"], ["b.example", "a.example"], ["*.c.example"], [], ["No Host"])
+    ),
+    "frontendPort": st.sampled_from((8000, 8080)),
+    "eppImage": st.sampled_from(IMAGES),
+    "modelName": st.just("m"),
+}
+"""`No Host` is what the API server takes in a resource, and refuses in its route."""
+_NODES = st.sampled_from((1, 2, 2, 3))
+_NOT_OF_A_GROUP = ("restartPolicy", "dnsPolicy", "hostNetwork", "terminationGracePeriodSeconds")
+"""
+Fields of a PodSpec by which its pods may be refused.
+
+A Deployment is refused then; a LeaderWorkerSet is taken, and its pods never come.
+"""
 _TOP: Mapping[str, st.SearchStrategy[Any]] = {
     "backendFramework": st.sampled_from(("sglang", "vllm")),
     "envs": ENV,
@@ -73,9 +99,23 @@ def a_service(draw: st.DrawFn, name: str) -> Manifest:
     if not is_server:
         if draw(st.integers(0, 2)) == 0:
             built["role"] = draw(st.sampled_from(("mixed", "prefill", "decode")))
-        if draw(st.integers(0, 14)) == 0:
-            built["numberOfNodes"] = 2
+        if draw(st.integers(0, 3)) == 0:
+            built["numberOfNodes"] = draw(_NODES)
     return built
+
+
+@st.composite
+def a_gateway(draw: st.DrawFn) -> Manifest | None:
+    """Draw what `gaie` says: that there is to be a gateway, most of the time."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from((None, {"enabled": False}, {"tokenizerPath": "/t"})))
+    needed = {
+        "enabled": True,
+        "tokenizerPath": "/models/m",
+        "gatewayName": GATEWAY_NAME,
+        "gatewayNamespace": GATEWAY_NAMESPACE,
+    }
+    return {**needed, **some_of(draw, _GAIE, most=3)}
 
 
 @st.composite
@@ -86,8 +126,12 @@ def a_spec(draw: st.DrawFn) -> Manifest:
     )
     built: Manifest = {"image": draw(st.sampled_from(IMAGES)), "nats": draw(_NATS)}
     built |= some_of(draw, _TOP, most=1)
+    if draw(st.integers(0, 2)) == 0:
+        built |= draw(_DISCOVERY)
+    if draw(st.integers(0, 2)) == 0:
+        built["gaie"] = draw(a_gateway())
     built["services"] = {name: draw(a_service(name)) for name in names}
-    return without_none(built)
+    return as_meant(built)
 
 
 @st.composite
@@ -96,7 +140,7 @@ def a_changed_spec(draw: st.DrawFn, spec: Manifest) -> Manifest:
     new = deepcopy(spec)
     services = new["services"]
     name = draw(st.sampled_from(sorted(services)))
-    match draw(st.integers(0, 9)):
+    match draw(st.integers(0, 12)):
         case 0:
             return draw(a_spec())
         case 1 if len(services) > 1:
@@ -110,24 +154,56 @@ def a_changed_spec(draw: st.DrawFn, spec: Manifest) -> Manifest:
             new["image"] = draw(st.sampled_from(IMAGES))
         case 5:
             services[name] = draw(a_service(name))
-        case 6 | 7 if "extraPodSpec" in services[name]:
-            pod = services[name]["extraPodSpec"]
-            services[name]["extraPodSpec"] = draw(a_changed_pod_spec(pod))
-        case 8:
-            services[name] |= some_of(draw, _SERVICE, most=2)
+        case 6:
+            new["gaie"] = draw(a_gateway())
+        case 7:
+            new |= draw(_DISCOVERY)
         case _:
-            gone = draw(st.sampled_from(sorted(services[name])))
-            services[name] = {
-                key: value
-                for key, value in services[name].items()
-                if key != gone or key == "componentType"
-            }
-    return without_none(new)
+            services[name] = draw(a_changed_service(services[name]))
+    return as_meant(new)
 
 
-def without_none(spec: Manifest) -> Manifest:
-    """Return the spec without the parts that are not to be said at all."""
-    return {key: value for key, value in spec.items() if value is not None}
+@st.composite
+def a_changed_service(draw: st.DrawFn, service: Manifest) -> Manifest:
+    """Draw a service that differs from a given one in one place."""
+    match draw(st.integers(0, 5)):
+        case 0 | 1 if "extraPodSpec" in service:
+            return {**service, "extraPodSpec": draw(a_changed_pod_spec(service["extraPodSpec"]))}
+        case 2:
+            return {**service, **some_of(draw, _SERVICE, most=2)}
+        case 3 | 4 if service["componentType"] == "worker":
+            return {**service, "numberOfNodes": draw(_NODES)}
+    gone = draw(st.sampled_from(sorted(service)))
+    kept = service.items()
+    return {key: value for key, value in kept if key != gone or key == "componentType"}
+
+
+@st.composite
+def a_spec_of_other_nodes(draw: st.DrawFn, spec: Manifest) -> Manifest:
+    """Draw a spec like a given one, with a worker on several nodes that had one, or the reverse."""
+    services = spec["services"]
+    workers = [name for name, given in services.items() if given["componentType"] == "worker"]
+    if not workers:
+        return draw(a_changed_spec(spec))
+    name = draw(st.sampled_from(sorted(workers)))
+    nodes = 1 if services[name].get("numberOfNodes", 1) > 1 else draw(st.sampled_from((2, 3)))
+    return as_meant(
+        {**spec, "services": {**services, name: {**services[name], "numberOfNodes": nodes}}}
+    )
+
+
+def as_meant(spec: Manifest) -> Manifest:
+    """Return the spec without what is not to be said at all, and without groups that never come."""
+    services = {name: _as_a_group(given) for name, given in spec["services"].items()}
+    meant = {**spec, "services": services}
+    return {key: value for key, value in meant.items() if value is not None}
+
+
+def _as_a_group(service: Manifest) -> Manifest:
+    if service.get("numberOfNodes", 1) == 1 or "extraPodSpec" not in service:
+        return service
+    pod = service["extraPodSpec"].items()
+    return {**service, "extraPodSpec": {k: v for k, v in pod if k not in _NOT_OF_A_GROUP}}
 
 
 def is_terminal(spec: Manifest) -> bool:

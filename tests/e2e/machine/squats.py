@@ -21,6 +21,15 @@ _CONTENT: Mapping[str, Manifest] = {
     "ServiceAccount": {},
     "Role": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
     "RoleBinding": {"roleRef": _ROLE},
+    "LeaderWorkerSet": {"spec": {"replicas": 0, "leaderWorkerTemplate": {"workerTemplate": _POD}}},
+    "InferencePool": {
+        "spec": {
+            "targetPorts": [{"number": 1}],
+            "selector": {"matchLabels": _LABELS},
+            "endpointPickerRef": {"name": "theirs", "port": {"number": 1}},
+        }
+    },
+    "HTTPRoute": {"spec": {"hostnames": ["theirs.example"]}},
 }
 
 

@@ -21,9 +21,24 @@ LABEL = ("team.example/label", "blue")
 ANNOTATION = ("team.example/on-call", "nobody")
 GONE = "gone"
 OWNER = "owner"
+NOT_WHILE_HELD = frozenset(
+    {OWNER, "an identity label", "whose it is", "our marks", "strategy", "hostnames"}
+)
+"""
+Touches that a child must not wait with until it is no longer held.
+
+Two of the others leave it foreign, and what is not rendered any more then is theirs for good.
+"""
+UNDONE_AT_ONCE = frozenset({"hostnames"})
+"""Touches of what a resource may cease to ask for: what is theirs then, no edit takes away."""
 
 WORKLOADS = ("Deployment", "StatefulSet")
-ANY = (*WORKLOADS, "Service", "ServiceAccount", "Role", "RoleBinding")
+GROUPS = "LeaderWorkerSet"
+ANY = (
+    *WORKLOADS,
+    *("Service", "ServiceAccount", "Role", "RoleBinding"),
+    *(GROUPS, "InferencePool", "HTTPRoute"),
+)
 
 
 class Change(Struct, frozen=True):
@@ -44,6 +59,17 @@ class Kind(Struct, frozen=True):
 def _image(_: Manifest) -> Change:
     at = "/spec/template/spec/containers/0/image"
     return Change(JSON_PATCH, [{"op": "replace", "path": at, "value": "registry.example/other:9"}])
+
+
+def _image_of_groups(_: Manifest) -> Change:
+    at = "/spec/leaderWorkerTemplate/workerTemplate/spec/containers/0/image"
+    return Change(JSON_PATCH, [{"op": "replace", "path": at, "value": "registry.example/other:9"}])
+
+
+def _hostnames(live: Manifest) -> Change | None:
+    if "hostnames" not in live["spec"]:
+        return None  # nobody's, and theirs to add
+    return Change(MERGE_PATCH, {"spec": {"hostnames": ["other.example"]}})
 
 
 def _replicas(live: Manifest) -> Change:
@@ -87,13 +113,22 @@ def _metadata(**fields: Any) -> Callable[[Manifest], Change]:
 
 TOUCHES: Mapping[str, Kind] = {
     "image": Kind(WORKLOADS, _image),
-    "replicas": Kind(WORKLOADS, _replicas),
+    "the image of groups": Kind((GROUPS,), _image_of_groups),
+    "replicas": Kind((*WORKLOADS, GROUPS), _replicas),
     "env": Kind(WORKLOADS, _env),
     "command": Kind(WORKLOADS, _command),
     "strategy": Kind(("Deployment",), _strategy),
     "selector": Kind(("Service",), _selector),
     # Ours beside it would be a second one of its name; of others that is named, and not undone.
     "port": Kind(("Service",), _port, PEOPLE),
+    "size": Kind((GROUPS,), _merge({"spec": {"leaderWorkerTemplate": {"size": 7}}})),
+    "ports of the pool": Kind(
+        ("InferencePool",), _merge({"spec": {"targetPorts": [{"number": 7}]}})
+    ),
+    "hostnames": Kind(("HTTPRoute",), _hostnames),
+    "whose route": Kind(
+        ("HTTPRoute",), _merge({"spec": {"parentRefs": [{"name": "other"}]}}), PEOPLE
+    ),
     "rules": Kind(("Role",), _merge({"rules": []})),
     "subjects": Kind(("RoleBinding",), _merge({"subjects": None})),
     "an identity label": Kind(ANY, _metadata(labels={MANAGED_BY_LABEL: None})),

@@ -8,7 +8,15 @@ from typing import Any
 from crds.kubernetes import Manifest
 from handlers import plan
 from tests.services.handlers.conftest import Desk
-from tests.services.handlers.renderings import ODD, ORDINARY, PLAIN, UNKNOWN, Rendered
+from tests.services.handlers.renderings import (
+    ODD,
+    ORDINARY,
+    PLAIN,
+    UNKNOWN,
+    Rendered,
+    a_container,
+    a_deployment,
+)
 
 APPLIES_MAX = 2
 """One that remembers what was dropped; one more where a controller wrote in between."""
@@ -106,6 +114,29 @@ async def test_what_follows_from_a_value_by_default_follows_it_after_an_edit(des
         "engine:2": "IfNotPresent",
         "engine:latest": "Always",
     }
+
+
+async def test_a_service_account_goes_after_edits_and_its_copy_does_not_bring_it_back(
+    desk: Desk,
+) -> None:
+    def pods(image: str, **account: str) -> Manifest:
+        container = a_container(image=f"registry.example/{image}")
+        return a_deployment({"containers": [container], **account})(desk)
+
+    # The second drops a path, so that all of ours becomes an apply's; the third is one more.
+    for manifest in (
+        pods("a:1", serviceAccountName="demo-disc", schedulerName="own"),
+        pods("a:1", serviceAccountName="demo-disc"),
+        pods("a:2", serviceAccountName="other-disc"),
+        pods("a:2"),
+    ):
+        await desk.made(manifest)
+        wanted = manifest["spec"]["template"]["spec"].get("serviceAccountName")
+        live = (await desk.live(manifest))["spec"]["template"]["spec"]
+        accounts = (live.get("serviceAccountName"), live.get("serviceAccount"))
+        assert accounts == (wanted, wanted)
+        await desk.made(manifest)
+        assert _verbs(desk) == []
 
 
 async def test_a_default_gives_way_to_what_excludes_it(desk: Desk) -> None:

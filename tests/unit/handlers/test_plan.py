@@ -323,3 +323,19 @@ def test_a_scaled_workload_matches_whatever_its_replicas_are() -> None:
     assert plan.matches(manifest, live)
     live["metadata"]["managedFields"].remove(scaler)
     assert not plan.matches(manifest, live)
+
+
+def test_an_apply_owns_the_copy_of_the_service_account_as_a_create_does() -> None:
+    def of_pods(**pod: str) -> Manifest:
+        return a_rendering(template={"spec": pod})
+
+    named = plan.with_account_copy(of_pods(serviceAccountName="demo-disc"))
+    assert named == of_pods(serviceAccountName="demo-disc", serviceAccount="demo-disc")
+    for as_it_is in (
+        of_pods(),
+        of_pods(serviceAccountName="own", serviceAccount="other"),
+        of_pods(serviceAccount="other"),
+        a_rendering(leaderWorkerTemplate={"workerTemplate": {"spec": {"serviceAccountName": "a"}}}),
+        a_rendering(),
+    ):
+        assert plan.with_account_copy(as_it_is) == as_it_is

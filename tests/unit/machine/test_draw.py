@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.e2e.machine.actions import Apply, Calm, Kill, Touch, Wrong
+from tests.e2e.machine.actions import Apply, Calm, Install, Kill, Remove, Touch, Wrong
 from tests.e2e.machine.draw import children_of, drawn
 from tests.e2e.machine.model import rendered
 from tests.e2e.test_state_machine import LENGTH, SEEDS
@@ -15,7 +15,19 @@ def test_a_seed_gives_the_same_sequence_every_time() -> None:
 def test_the_seeds_of_make_test_show_every_kind_of_action_that_is_quick() -> None:
     """Chosen so, and by their time; another version of hypothesis draws others."""
     shown = {type(action) for seed in SEEDS for action in drawn(seed, LENGTH)}
-    assert {Apply, Calm, Kill, Touch, Wrong} <= shown
+    assert {Apply, Calm, Install, Kill, Remove, Touch, Wrong} <= shown
+
+
+def test_the_seeds_of_make_test_turn_a_worker_and_have_a_gateway() -> None:
+    specs = [a.spec for seed in SEEDS for a in drawn(seed, LENGTH) if isinstance(a, Apply)]
+    nodes = {
+        given["numberOfNodes"] > 1
+        for spec in specs
+        for given in spec["services"].values()
+        if "numberOfNodes" in given
+    }
+    assert nodes == {True, False}
+    assert any((spec.get("gaie") or {}).get("enabled") for spec in specs)
 
 
 def test_children_are_foretold_as_they_are_rendered() -> None:
@@ -24,4 +36,4 @@ def test_children_are_foretold_as_they_are_rendered() -> None:
             if isinstance(action, Apply) and not (action.spec.get("nats") or {}).get("shared"):
                 stored = {**resource(action.name), "spec": action.spec}
                 told = set(children_of(action.name, action.spec))
-                assert told >= set(rendered(stored))
+                assert told == set(rendered(stored))
