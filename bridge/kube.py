@@ -152,9 +152,17 @@ class Kube:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> bytes | None:
         """Return the object as the quorum holds it, None when there is none."""
         try:
-            return await self.request("GET", kind.path(namespace, name))
+            return await self.read(kind, namespace, name)
         except NotFound:
             return None
+
+    async def read(self, kind: Kind, namespace: str | None, name: str) -> bytes:
+        """
+        Return the object as the quorum holds it.
+
+        Raises NotServed where there is no such kind, NotFound where there is no such object.
+        """
+        return await self.request("GET", kind.path(namespace, name))
 
     async def list_objects(
         self,

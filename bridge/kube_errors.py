@@ -6,6 +6,7 @@ What the API server says instead of what was asked, as errors.
     +-- Conflict              409: a precondition (uid, resourceVersion) does not hold
     +-- AlreadyExists         409: a create met an object of that name
     +-- NotFound              404
+    |   +-- NotServed         404 that names no object: the kind itself is not there
     +-- Refused               other 4xx: this request will not be served as it stands
     +-- Throttled             429: come back after retry_after_seconds
     +-- Unavailable           5xx, connection loss, time-out: the server itself is in trouble
@@ -59,7 +60,11 @@ class AlreadyExists(KubeError):
 
 
 class NotFound(KubeError):
-    """There is no such object, or no such kind."""
+    """There is no such object, no such namespace, or no such kind."""
+
+
+class NotServed(NotFound):
+    """There is no such kind, or none of that version."""
 
 
 class Refused(KubeError):
@@ -79,6 +84,7 @@ class _Cause(Struct):
 
 
 class _Details(Struct):
+    name: str = ""
     causes: list[_Cause] | None = None
 
 
@@ -109,6 +115,8 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
             kind = AlreadyExists
         case 409, _:
             kind = Conflict
+        case 404, _ if said.details is None or not said.details.name:
+            kind = NotServed
         case 404, _:
             kind = NotFound
         case 429, _:

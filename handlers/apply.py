@@ -208,6 +208,9 @@ def _is_held(making: Making, name: ChildName, manifest: Manifest, live: Manifest
 
 
 async def _create(making: Making, name: ChildName, manifest: Manifest) -> Child:
+    if not making.reads.is_served(name.kind):
+        # To ask all the same would be a write at rest, for as long as the CRD is not installed.
+        return _not_installed(making, name)
     kind = making.kind(name.kind)
     sent = plan.marked(manifest, making.renderer)
     live = await making.writer.create(kind, making.namespace, sent)
@@ -328,6 +331,10 @@ def _nowhere(making: Making, name: ChildName, exc: NotFound) -> Child:
     """Return a child for which there is no place: its kind is not served, or its namespace gone."""
     if exc.message.startswith(NAMESPACE_GONE):
         return _problem(name, None, "Refused", f"the API server says: {exc.message}")
+    return _not_installed(making, name)
+
+
+def _not_installed(making: Making, name: ChildName) -> Child:
     kind = making.kind(name.kind)
     text = (
         f"the API server serves no {kind.kind} ({kind.api_version}): install its CRD, "

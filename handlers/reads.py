@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from bridge.events import EventType
+from bridge.kube_errors import NotFound, NotServed
 from crds.kind import is_segment
 from handlers.handler import ChildName
 
@@ -45,6 +46,7 @@ class Reads:
         self._begun: dict[ChildName, asyncio.Task[bytes | None]] = {}
         self._sent: set[ChildName] = set()
         """Of the begun ones, those that the API server has been asked for."""
+        self._unserved: set[str] = set()
 
     def begin_for(self, event: ChangeEvent) -> None:
         """Begin to read every child that a look at this event is likely to read."""
@@ -73,6 +75,10 @@ class Reads:
         begun = self._begun.pop(name, None)
         data = await (begun or self._read(name))
         return None if data is None else msgspec.json.decode(data)
+
+    def is_served(self, kind: str) -> bool:
+        """Return whether the API server may have a kind: False where the last read said not."""
+        return kind not in self._unserved
 
     def possible(self, names: Iterable[ChildName]) -> Iterator[ChildName]:
         """Yield what can be a child: hints come from outside."""
@@ -109,6 +115,13 @@ class Reads:
         async with self._limit:
             self._sent.add(name)
             try:
-                return await self._kube.get(self._kinds[name.kind], self._namespace, name.name)
+                data = await self._kube.read(self._kinds[name.kind], self._namespace, name.name)
+            except NotServed:
+                self._unserved.add(name.kind)
+                return None
+            except NotFound:
+                data = None
             finally:
                 self._sent.discard(name)
+            self._unserved.discard(name.kind)
+            return data

@@ -41,6 +41,20 @@ async def test_fifty_resources_are_all_reconciled_when_the_leader_worker_set_crd
         await stage.says(name, "Ready", "False", "WaitingForPods", "wide")
 
 
+async def test_what_waits_for_a_crd_is_looked_at_again_and_again_and_writes_nothing(
+    stage: Stage,
+) -> None:
+    stage.start(child_retry_seconds=0.5, child_retry_max_seconds=0.5)
+    stage.apply(an_infera_deployment("wide").with_server().with_worker("wide", nodes=2))
+    await stage.says("wide", "Ready", "False", "KindNotInstalled", "wide")
+    await stage.read_since(stage.audit.offset(), "wide")
+    offset = stage.audit.offset()
+    for _ in range(3):
+        await stage.read_since(stage.audit.offset(), "wide")
+    await stage.looked_at_again("wide")
+    assert stage.audit.mutating(from_offset=offset, namespace=stage.namespace) == []
+
+
 async def test_the_bridge_stays_ready_while_an_optional_crd_comes_and_goes(
     fresh_control_plane: ControlPlane, stage: Stage
 ) -> None:

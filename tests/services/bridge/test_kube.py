@@ -19,6 +19,7 @@ from bridge.kube_errors import (
     Conflict,
     Gone,
     NotFound,
+    NotServed,
     Refused,
     Throttled,
     Unavailable,
@@ -35,6 +36,18 @@ from tests.stack.eventually import PATIENCE_SECONDS
 from tests.stack.runs import a_run, line_of
 
 STRANGER = "stranger"  # a token that nobody gave out
+UNSERVED = (
+    Kind(group="a.b", version="v1", kind="X", plural="xs"),
+    Kind(group="", version="v1", kind="X", plural="xs"),
+    Kind(group="apps", version="v9", kind="Deployment", plural="deployments"),
+    Kind(group="weir.dev", version="v1", kind="X", plural="xs"),
+    Kind(
+        group="apiextensions.k8s.io",
+        version="v1beta1",
+        kind="CustomResourceDefinition",
+        plural="customresourcedefinitions",
+    ),
+)
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps")
 
 
@@ -64,7 +77,17 @@ async def _created(kube: Kube, namespace: str, name: str = "x") -> dict[str, Any
 
 async def test_absence_is_a_value(kube: Kube, namespace: str) -> None:
     assert await kube.get(CONFIG_MAP, namespace, "x") is None
-    assert await kube.get(Kind(group="a.b", version="v1", kind="X", plural="xs"), None, "x") is None
+    for kind in UNSERVED:
+        assert await kube.get(kind, None, "x") is None
+
+
+async def test_what_is_absent_is_told_from_what_is_not_served(kube: Kube, namespace: str) -> None:
+    with pytest.raises(NotFound) as absent:
+        await kube.read(CONFIG_MAP, namespace, "x")
+    assert type(absent.value) is NotFound
+    for kind in UNSERVED:
+        with pytest.raises(NotServed):
+            await kube.read(kind, namespace, "x")
 
 
 async def test_a_create_names_its_manager_and_refuses_a_second(kube: Kube, namespace: str) -> None:

@@ -16,6 +16,7 @@ from bridge.kube_errors import (
     Gone,
     KubeError,
     NotFound,
+    NotServed,
     Refused,
     Throttled,
     Unavailable,
@@ -62,7 +63,7 @@ CLASSES: list[tuple[int, str, type[KubeError]]] = [
 def test_the_class_of_an_answer_follows_from_its_code_and_reason(
     status: int, reason: str, expected: type[KubeError]
 ) -> None:
-    error = error_of(status, a_status(reason))
+    error = error_of(status, a_status(reason, name="chat"))
     assert type(error) is expected
     assert (error.status, error.reason, error.message) == (status, reason, "words")
     assert str(error) == f"{status} {reason}: words"
@@ -70,6 +71,18 @@ def test_the_class_of_an_answer_follows_from_its_code_and_reason(
 
 def test_words_have_no_line_end() -> None:
     assert str(error_of(404, b"404 page not found\n")) == "404 HTTP404: 404 page not found"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"404 page not found\n", NotServed),
+        (b'{"reason":"NotFound","message":"could not find the requested","details":{}}', NotServed),
+        (b'{"reason":"NotFound","message":"x","details":{"name":"x","kind":"pods"}}', NotFound),
+    ],
+)
+def test_a_404_that_names_no_object_is_of_the_kind(body: bytes, kind: type[KubeError]) -> None:
+    assert type(error_of(404, body)) is kind
 
 
 def test_the_causes_of_a_refusal_are_kept() -> None:

@@ -28,6 +28,7 @@ KUBE_ERRORS: dict[str, type[BaseException] | None] = {
     "Conflict": GiveBack,
     "AlreadyExists": None,
     "NotFound": None,
+    "NotServed": None,
     "Refused": None,
     "Throttled": DependencyDown,
     "Unavailable": DependencyDown,

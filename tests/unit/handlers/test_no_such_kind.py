@@ -15,11 +15,21 @@ from crds.kubernetes import Manifest
 from handlers.apply import Making, make
 from handlers.budget import unlimited
 from handlers.conditions import Reason
+from handlers.handler import ChildName
 from handlers.lookout import Lookout
 from handlers.reads import Reads
 
 NAMESPACE_IS_GONE = b'{"reason": "NotFound", "message": "namespaces \\"a\\" not found"}'
 NO_SUCH_RESOURCE = b'{"reason": "NotFound", "message": "the server could not find the requested"}'
+
+
+class FakeKube:
+    """Serves no kind."""
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> bytes:
+        """Say so."""
+        del kind, namespace, name
+        raise error_of(404, b"404 page not found\n")
 
 
 class FakeWriter:
@@ -28,9 +38,12 @@ class FakeWriter:
     def __init__(self, error: KubeError) -> None:
         self._error = error
 
+        self.asked = 0
+
     async def create(self, kind: Kind, namespace: str, manifest: Manifest) -> Manifest:
         """Raise it."""
         del kind, namespace, manifest
+        self.asked += 1
         raise self._error
 
 
@@ -40,7 +53,7 @@ async def none() -> int:
 
 
 def making(error: KubeError) -> Making:
-    kube = cast("Any", None)
+    kube = cast("Any", FakeKube())
     return Making(
         kube=kube,
         writer=cast("Any", FakeWriter(error)),
@@ -79,3 +92,13 @@ async def test_a_namespace_that_is_gone_is_no_kind_that_is_missing() -> None:
     assert child.problem is not None
     assert child.problem.reason == Reason.REFUSED
     assert "namespaces" in child.problem.message
+
+
+async def test_a_kind_that_was_just_read_as_not_served_is_asked_for_nothing() -> None:
+    name = ChildName("LeaderWorkerSet", "chat-x")
+    at = making(error_of(404, NO_SUCH_RESOURCE))
+    assert await at.read_all([name]) == {name: None}
+    child = await make(at, {"kind": name.kind, "metadata": {"name": name.name}}, None)
+    assert child.problem is not None
+    assert child.problem.reason == Reason.KIND_NOT_INSTALLED
+    assert cast("Any", at.writer).asked == 0

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from bridge.events import ChangeEvent, ChildHint, EventType, ObjectKey
-from bridge.kube_errors import Unavailable
+from bridge.kube_errors import NotFound, NotServed, Unavailable
 from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
 from handlers.handler import ChildName
@@ -26,13 +26,18 @@ class FakeKube:
         self.asked: Counter[str] = Counter()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        self.unserved: set[str] = set()
 
-    async def get(self, kind: Kind, _namespace: str, name: str) -> bytes:
+    async def read(self, kind: Kind, _namespace: str, name: str) -> bytes:
         """Answer, or fail where the name says so."""
         self.asked[f"{kind.kind}/{name}"] += 1
         await self.may_answer.wait()
         if name == "broken":
             raise Unavailable(0, "Timeout", "no answer")
+        if name == "absent":
+            raise NotFound(404, "NotFound", 'deployments.apps "absent" not found')
+        if kind.kind in self.unserved:
+            raise NotServed(404, "HTTP404", "404 page not found")
         return b'{"metadata":{"name":"%s"}}' % name.encode()
 
 
@@ -134,3 +139,18 @@ async def test_a_look_that_is_cut_waits_for_no_answer(kube: FakeKube, reads: Rea
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(looking, 5)
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_kind_that_is_not_served_is_known_until_it_answers(
+    kube: FakeKube, reads: Reads
+) -> None:
+    group = ChildName("LeaderWorkerSet", "chat-worker")
+    assert reads.is_served(group.kind)
+    kube.unserved = {group.kind}
+    assert await reads.take(group) is None
+    assert await reads.take(ChildName("Deployment", "absent")) is None
+    assert not reads.is_served(group.kind)
+    assert reads.is_served("Deployment")
+    kube.unserved = set()
+    assert await reads.take(group) is not None
+    assert reads.is_served(group.kind)

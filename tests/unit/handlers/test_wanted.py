@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from bridge.kube_errors import NotFound
 from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers.children import wanted_in_cluster, wanted_of
@@ -39,11 +40,13 @@ class FakeKube:
         self.held = held
         self.asked = 0
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+    async def read(self, kind: Kind, namespace: str, name: str) -> bytes:
         """Return what is held."""
         assert (kind.kind, name, namespace) == (*BROKER, "models")
         self.asked += 1
-        return None if self.held is None else msgspec.json.encode(self.held)
+        if self.held is None:
+            raise NotFound(404, "NotFound", "not found")
+        return msgspec.json.encode(self.held)
 
 
 def broker(**metadata: Any) -> Manifest:
