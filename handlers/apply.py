@@ -46,7 +46,7 @@ from handlers.fields import (
     without,
 )
 from handlers.handler import ChildName, Problem
-from handlers.lookout import OTHER_OPERATORS, Lookout
+from handlers.lookout import Lookout, other_operators
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL, Reads
 from handlers.take_over import UNKNOWN_FIELDS_MAX, taken_over
@@ -191,7 +191,7 @@ async def yield_to_others(making: Making, lives: Collection[Manifest | None]) ->
     that, two operators during a take-over, or two versions during a rolling upgrade, would write
     over each other.
     """
-    making.lookout.require_silence(*lives)
+    making.lookout.require_silence(*lives, owner=making.owner)
     wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
@@ -259,7 +259,8 @@ async def _bring_in_line(
 ) -> Child:
     """Make an object that is ours as it is rendered, whoever wrote what of it."""
     asked = making.spared.get(name)
-    is_anothers = kept.is_anothers(live, OTHER_OPERATORS, is_spared=asked is not None)
+    others = other_operators(live, making.owner)
+    is_anothers = kept.is_anothers(live, others, is_spared=asked is not None)
     unchangeable = kept.unchangeable(manifest, live)
     if is_anothers:
         manifest = await taken_over(
@@ -273,8 +274,8 @@ async def _bring_in_line(
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
-    entries = merged(live, OTHER_OPERATORS)
-    if entries is not None and plan.may_drop_a_path(manifest, live, OTHER_OPERATORS):
+    entries = merged(live, others)
+    if entries is not None and plan.may_drop_a_path(manifest, live, others):
         # What was applied is forgotten with it, so that whoever goes on where we die in between
         # still knows that the template is another's.
         live = await making.writer.take_fields(

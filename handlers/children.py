@@ -85,7 +85,7 @@ def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
 
 
 async def wanted_in_cluster(
-    handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
+    event: ChangeEvent, handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
 ) -> Wanted:
     """
     Return what a resource asks for beside the children that it has.
@@ -93,6 +93,7 @@ async def wanted_in_cluster(
     Raises TerminalError where only an edit of it helps.
     """
     typed = decoded(handler, resource)
+    facts = msgspec.structs.replace(facts, is_birth=is_birth(event, resource))
     return _wanted(handler, typed, await with_existing(handler, resource, typed, facts, reads))
 
 
@@ -105,17 +106,17 @@ async def with_existing(
     One of somebody else, or of a former resource of this name, is not there: it is not ours to
     keep. One that is being deleted is there until it is gone.
     """
-    names = handler.depends_on(typed, facts)
+    names = [*reads.possible(handler.depends_on(typed, facts))]
     if not names:
         return facts
     reads.begin(names)
     lives = {name: await reads.see(name) for name in names}
     ours = (Standing.OURS, Standing.ORPHAN)
-    existing = frozenset(
-        name
+    existing = {
+        name: live
         for name, live in lives.items()
         if live is not None and plan.standing(live, resource, handler.contract) in ours
-    )
+    }
     return msgspec.structs.replace(facts, existing=existing)
 
 
@@ -163,10 +164,7 @@ async def match_children(
         lookout=lookout,
         reads=reads,
         spared=wanted.rendering.spared,
-        # A timer brings no hint, and was armed by somebody who looked.
-        is_birth=event.type is not EventType.TIMER
-        and not event.children
-        and not (resource.get("status") or {}),
+        is_birth=is_birth(event, resource),
     )
     rendering = wanted.rendering
     glanced = await glance(event, rendering, state, making)
@@ -200,6 +198,13 @@ async def match_children(
     kept = [one.child for one in stays if one.is_blocked or not world.settings.dry_run]
     problems += await prune(making, (*names, *kept), stale)
     return Matched(children=children, problems=problems, stays=stays)
+
+
+def is_birth(event: ChangeEvent, resource: Manifest) -> bool:
+    """Return whether a resource was never reconciled, as far as the event and its status tell."""
+    # A timer brings no hint, and was armed by somebody who looked.
+    is_first = event.type is not EventType.TIMER and not event.children
+    return is_first and not (resource.get("status") or {})
 
 
 def lists(event: ChangeEvent, resyncs_per_list: int) -> bool:

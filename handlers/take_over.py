@@ -14,7 +14,7 @@ from handlers import kept, plan
 from handlers.difference import restarts
 from handlers.errors import is_of_one_object
 from handlers.fields import entries_of, merged, not_declared, without
-from handlers.lookout import OTHER_OPERATORS
+from handlers.lookout import other_operators
 
 UNKNOWN_FIELDS_MAX = 16
 """Fields of one child that the API server does not know, and that are left out one by one."""
@@ -34,19 +34,25 @@ async def taken_over(
     `child` is its rendering and itself, `asked` as for `kept.fitted`.
     """
     manifest, live = child
-    found = kept.taken_from(manifest, live, OTHER_OPERATORS)
+    others = other_operators(live, owner)
+    found = kept.taken_from(manifest, live, others)
     if asked is not None:
         keeps = kept.is_kept_still(found, manifest, asked)
     else:
-        keeps = not plan.was_edited(owner) and await _would_restart(writer, kind, manifest, live)
+        keeps = not plan.was_edited(owner) and await _would_restart(
+            writer, kind, (manifest, live), others
+        )
     return (
         kept.with_template(manifest, live, found) if keeps else kept.with_immutable(manifest, live)
     )
 
 
-async def _would_restart(writer: Writes, kind: Kind, manifest: Manifest, live: Manifest) -> bool:
+async def _would_restart(
+    writer: Writes, kind: Kind, child: tuple[Manifest, Manifest], others: tuple[str, ...]
+) -> bool:
     """Return whether our template would replace pods, or nobody can say so."""
-    entries = merged(live, OTHER_OPERATORS) or entries_of(live)
+    manifest, live = child
+    entries = merged(live, others) or entries_of(live)
     sent = plan.with_foreign_replicas(manifest, live)
     for _ in range(UNKNOWN_FIELDS_MAX):
         try:

@@ -32,7 +32,7 @@ def deployment(live: Manifest | None, wanted: int) -> Workload:
     """
     if live is None:
         return Workload()
-    return _rolled(live, wanted, "pods", is_present=is_current(live), is_stalled=_is_stalled(live))
+    return _rolled(live, wanted, "pods", is_present=is_current(live), stall=_stall(live))
 
 
 def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
@@ -44,7 +44,7 @@ def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
     """
     if live is None:
         return Workload()
-    judged = _rolled(live, wanted, "groups", is_present=is_reported(live), is_stalled=False)
+    judged = _rolled(live, wanted, "groups", is_present=is_reported(live), stall="")
     if silent.is_silent(live) and not is_reported(live):
         lacks = "has a status of a former version: its controller has not met the present one yet"
         return msgspec.structs.replace(judged, reason=Reason.ROLLING_OUT, lacks=lacks)
@@ -99,9 +99,7 @@ def pods_due(live: Manifest) -> int:
     return _count(spec, "replicas") * size
 
 
-def _rolled(
-    live: Manifest, wanted: int, noun: str, *, is_present: bool, is_stalled: bool
-) -> Workload:
+def _rolled(live: Manifest, wanted: int, noun: str, *, is_present: bool, stall: str) -> Workload:
     """Judge what replaces its pods, or groups of them, by and by."""
     status = live.get("status") or {}
     replicas, updated = _count(status, "replicas"), _count(status, "updatedReplicas")
@@ -117,9 +115,9 @@ def _rolled(
         lacks = f"has {updated} of {target} {noun} of its present version, {ready} ready in all"
         if updated > target:
             lacks = f"has {replicas} {noun}, {target} wanted, {updated} of its present version"
-    if is_stalled:
+    if stall:
         reason = Reason.STALLED
-        lacks += "; it made no progress within its deadline, look at its pods"
+        lacks += f"; {stall}"
     return Workload(
         replicas=replicas,
         ready_replicas=ready,
@@ -142,11 +140,17 @@ def _target(live: Manifest, wanted: int) -> int:
     return _count(live.get("spec") or {}, "replicas")
 
 
-def _is_stalled(live: Manifest) -> bool:
-    return any(
-        condition.get("type") == "Progressing" and condition.get("status") == "False"
+def _stall(live: Manifest) -> str:
+    """Return why a Deployment gets no further by waiting; empty while it may."""
+    said = {
+        (condition.get("type"), condition.get("status")): condition
         for condition in entries(live.get("status") or {}, "conditions")
-    )
+    }
+    if (failure := said.get(("ReplicaFailure", "True"))) is not None:
+        return f"its pods cannot be made: {failure.get('message') or failure.get('reason')}"
+    if ("Progressing", "False") in said:
+        return "it made no progress within its deadline, look at its pods"
+    return ""
 
 
 def _count(holder: Manifest, field: str) -> int:
