@@ -27,7 +27,7 @@ from bridge.telemetry import logger
 from crds.contract import Contract
 from crds.kind import Kind
 from crds.kubernetes import Manifest
-from handlers import kept, plan
+from handlers import kept, plan, silent
 from handlers.errors import (
     CONFLICT_RETRY_SECONDS,
     DependencyDown,
@@ -311,7 +311,7 @@ async def _apply(
     kind = making.kind(name.kind)
     left_out = list(dropped)
     for _ in range(UNKNOWN_FIELDS_MAX):
-        sent = plan.marked(manifest, making.renderer, left_out)
+        sent = plan.marked(manifest, making.renderer, left_out, silent.remembered(live))
         for lost in left_out:
             sent = without(sent, lost.path)
         try:

@@ -30,12 +30,14 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
-from handlers.handover import Handover, open_handovers
+from handlers.handover import open_handovers
 from handlers.lookout import Lookout
 from handlers.plan import Standing
 from handlers.prune import listed, prune, stale_candidates
 from handlers.reads import Reads
 from handlers.settle import held_children
+from handlers.stays import Stay
+from handlers.underlying import still_needed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,8 +75,8 @@ class Matched(Struct, frozen=True, kw_only=True):
     children: list[Child]
     problems: list[Problem]
     """What is not as it should be."""
-    handovers: tuple[Handover, ...] = ()
-    """What is stale and serves on."""
+    stays: tuple[Stay, ...] = ()
+    """What is stale and stays for now."""
 
 
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
@@ -180,12 +182,22 @@ async def match_children(
         stale += await listed(making, handler.pod_selector(wanted.typed))
     stale += tuple(recorded)
     handovers = await open_handovers(
-        making, handler, wanted.typed, rendering.succeeds, children, stale
+        making,
+        handler,
+        wanted.typed,
+        rendering.succeeds,
+        children,
+        stale,
+        state.short,
+        now=time.time(),
+        patience_seconds=world.settings.successor_pods_seconds,
     )
+    needed = await still_needed(making, handler, wanted.typed, rendering, children, stale)
+    stays = (*handovers, *needed)
     # A dry run tells of what goes, even where that is later; not of what would stay for good.
-    kept = [one.predecessor for one in handovers if one.is_blocked or not world.settings.dry_run]
+    kept = [one.child for one in stays if one.is_blocked or not world.settings.dry_run]
     problems += await prune(making, (*names, *kept), stale)
-    return Matched(children=children, problems=problems, handovers=handovers)
+    return Matched(children=children, problems=problems, stays=stays)
 
 
 def is_birth(event: ChangeEvent, resource: Manifest) -> bool:

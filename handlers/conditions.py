@@ -86,7 +86,7 @@ class Reason(StrEnum):
     ETCD_DISCOVERY = "EtcdDiscovery"
     """Use Kubernetes discovery where requests must not be lost when workers end."""
     HANDING_OVER = "HandingOver"
-    """Wait: a workload of the former kind serves until its successor does."""
+    """Wait: what is no longer asked for stays until what comes serves; Ready says what it lacks."""
     TEMPLATE_KEPT = "TemplateKept"
     """Nothing to do: pods of another operator's making go on until an edit asks for others."""
     SCALED_BY_OTHER = "ScaledByOther"

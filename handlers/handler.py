@@ -70,6 +70,12 @@ class Rendering(Struct, frozen=True, kw_only=True):
 
     Prune lets the former one go once the successor serves, or cannot for want of its place.
     """
+    underlying: tuple[ChildName, ...] = ()
+    """
+    Children that pods of the workloads run on, rendered or not: a broker, what pods may do.
+
+    One that is not rendered stays until the workloads serve as asked, and the pods of before ended.
+    """
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -81,6 +87,14 @@ class Problem(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.child.kind} {self.child.name}: {self.message}"
+
+
+class Short(Struct, frozen=True, kw_only=True):
+    """A workload whose successor has fewer pods than it should, and for how long."""
+
+    workload: ChildName
+    since: float
+    """Unix time of the first of the looks in a row that found that."""
 
 
 class Noted(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,6 +152,10 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     """`serves(resource, child, live)`: does that workload do what is asked of it, as it is now?"""
     pods_of: Callable[[R, ChildName], str]
     """Label selector of the pods of one workload, and of no other kind's workload of its name."""
+    workload_of: Callable[[R, Manifest], ChildName | None]
+    """`workload_of(resource, pod)`: the workload that a pod is of, by its labels; or None."""
+    pods_due: Callable[[Manifest], int]
+    """`pods_due(live)`: the pods that a workload's controller, having seen it, makes at once."""
 
 
 AnyHandler = Handler[Any]

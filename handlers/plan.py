@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -86,7 +87,12 @@ def may_drop_a_path(manifest: Manifest, live: Manifest, others: Collection[str])
     return not (managers.isdisjoint(others) and holds_all(manifest, annotation(live, PATHS)))
 
 
-def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -> Manifest:
+def marked(
+    manifest: Manifest,
+    renderer: int,
+    dropped: Iterable[Dropped] = (),
+    remembered: Mapping[str, str] = MappingProxyType({}),
+) -> Manifest:
     """Return the rendering with the annotations that say what it is, and what is lost of it."""
     ignored: list[str] = []
     empty: list[str] = []
@@ -100,6 +106,7 @@ def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -
         RENDERER: str(renderer),
         **({IGNORED: _written(ignored)} if ignored else {}),
         **({EMPTY_FIELDS: _written(empty)} if empty else {}),
+        **remembered,
     }
     replicas = (manifest.get("spec") or {}).get("replicas")
     if replicas is not None:

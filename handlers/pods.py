@@ -104,6 +104,22 @@ _BEYOND_HELP = re.compile(
 _CLAIMED = "cannot allocate all claims"
 """Words of the scheduler (source: Kubernetes, pkg/scheduler/framework, preemption and plugins)."""
 
+
+def is_gated(pod: Manifest) -> bool:
+    """Return whether a pod is not shown to the scheduler until somebody lifts a gate."""
+    return any(
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == "SchedulingGated"
+        for condition in entries(pod.get("status") or {}, "conditions")
+    )
+
+
+def has_ended(pod: Manifest) -> bool:
+    """Return whether no container of a pod runs any more, nor ever will."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 _REMEDIES: Mapping[Reason, str] = {
     Reason.UNSCHEDULABLE: "free or add nodes, or lower what the service asks for",
     Reason.IMAGE_PULL_FAILED: "mend the image's name or its pull secret",

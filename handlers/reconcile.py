@@ -32,14 +32,14 @@ from handlers.conditions import (
     transitions,
 )
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
-from handlers.handler import AnyHandler, Notice, Observation, TerminalError
-from handlers.handover import notices_of
+from handlers.handler import AnyHandler, Notice, Observation, Short, TerminalError
 from handlers.kept import KEPT, kept_by
 from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout
 from handlers.pause import PausedWrites, is_paused, paused_status
 from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
+from handlers.stays import notices_of
 
 if TYPE_CHECKING:
     from handlers.state import FailState
@@ -176,9 +176,14 @@ async def _make_match(
     notices = (
         *wanted.rendering.notices,
         *_notices(children),
-        *notices_of(matched.handovers),
+        *notices_of(matched.stays),
     )
-    handing_over = tuple(handover.predecessor for handover in matched.handovers)
+    handing_over = tuple(stay.child for stay in matched.stays)
+    short = tuple(
+        Short(workload=stay.child, since=stay.short_since)
+        for stay in matched.stays
+        if stay.short_since
+    )
     observation = Observation(
         children={child.name: child.live for child in children},
         notices=notices,
@@ -197,6 +202,7 @@ async def _make_match(
             if paused.waiting or handing_over
             else None,
             handing_over=handing_over,
+            short=short,
         )
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
@@ -220,6 +226,7 @@ async def _make_match(
         follows_death=writer.is_fencing,
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
         handing_over=handing_over,
+        short=short,
     )
 
 

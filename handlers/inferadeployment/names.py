@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from crds.inferadeployment import (
     COMPONENT_LABEL,
     DEPLOYMENT_LABEL,
@@ -82,6 +84,17 @@ def pods_of(deployment: str, child: ChildName) -> str:
         return f"{selector},{GROUP_LABEL}={child.name}"
     service = child.name.removeprefix(f"{deployment}-")
     return f"{selector},{SERVICE_LABEL}={service},!{GROUP_LABEL}"
+
+
+def workload_of(deployment: str, labels: Mapping[str, str]) -> ChildName | None:
+    """Return the workload that a pod with these labels is of; None of one that is of no such."""
+    if group := labels.get(GROUP_LABEL):
+        return ChildName(LEADER_WORKER_SET.kind, group)
+    if service := labels.get(SERVICE_LABEL):
+        return ChildName(DEPLOYMENT.kind, child_name(deployment, service))
+    if labels.get(COMPONENT_LABEL) == NATS:
+        return ChildName(STATEFUL_SET.kind, child_name(deployment, NATS))
+    return None
 
 
 def successions(deployment: str, service: str, kind: str) -> dict[ChildName, ChildName]:

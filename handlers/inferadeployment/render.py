@@ -17,7 +17,12 @@ from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, Rendering
 from handlers.inferadeployment import checks, discovery, gaie, nats
-from handlers.inferadeployment.names import child_name, service_labels, successions
+from handlers.inferadeployment.names import (
+    child_name,
+    common_children,
+    service_labels,
+    successions,
+)
 from handlers.inferadeployment.podspec import Template, port_of, template
 from handlers.inferadeployment.quantities import with_canonical
 from handlers.manifests import child
@@ -56,6 +61,7 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
         notices=tuple(notices),
         spared=nats.spared(resource) if bus is not None and bus.source == "managed" else {},
         succeeds=_succeeds(resource, children),
+        underlying=common_children(resource.metadata.name),
     )
 
 
@@ -117,11 +123,16 @@ def _groups(service: Service, pods: Template) -> Manifest:
 def _succeeds(
     resource: InferaDeployment, children: Iterable[Manifest]
 ) -> dict[ChildName, ChildName]:
-    """Return, of every service, the workload of the other kind that the rendered one replaces."""
+    """
+    Return, of every service, the workload of the other kind that the rendered one replaces.
+
+    Of a service that is to have no pods none is: what there is goes, whatever is in its place.
+    """
     rendered = {ChildName(child["kind"], child["metadata"]["name"]) for child in children}
     return {
         former: successor
-        for name in resource.spec.services
+        for name, service in resource.spec.services.items()
+        if service.replicas
         for kind in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind)
         for former, successor in successions(resource.metadata.name, name, kind).items()
         if successor in rendered

@@ -145,8 +145,15 @@ def refused(raw: Manifest, error: TerminalError, now: str) -> Manifest:
 
 
 def serves(resource: InferaDeployment, child: ChildName, live: Manifest) -> bool:
-    """Say whether the workload of a service does what is asked of it, as the status judges it."""
+    """
+    Say whether a workload does what is asked of it, as the status judges it.
+
+    That is one of a service, or the endpoint picker.
+    """
     observation = Observation(children={child: live}, now="")
+    if child == ChildName(DEPLOYMENT.kind, child_name(resource.metadata.name, PICKER)):
+        entrance = _entrance(resource, observation)
+        return entrance is not None and entrance.picker.is_satisfied
     return any(
         child == ChildName(workload_kind(service), child_name(resource.metadata.name, name))
         and _service(resource, name, service, observation).is_satisfied

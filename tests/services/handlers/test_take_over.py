@@ -20,9 +20,9 @@ from handlers.handler import Facts, Rendering
 from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT, kept_by
 from tests.services.handlers.conftest import Desk
+from tests.services.handlers.giving_way import EndingLease
 from tests.services.handlers.renderings import a_container
 from tests.services.handlers.taken_over import REFERENCE, managers, pods_of, posted, put, rests
-from tests.services.handlers.test_handover import EndingLease
 
 RUNS = "nats:2.10"
 

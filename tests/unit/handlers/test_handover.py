@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from crds.kubernetes import Manifest
-from handlers.handler import ChildName
-from handlers.handover import Handover, is_out_of_quota, is_pod_of, notices_of
+from handlers.handover import PODS_MAX, is_out_of_quota, is_pod_of, is_short_of
 from handlers.pods import lacks_room
 
 
@@ -93,17 +92,26 @@ def test_a_quota_keeps_pods_from_being_made_where_their_controller_says_so(
     assert not is_out_of_quota({})
 
 
-def test_the_status_says_what_waits_for_what_and_takes_it_for_no_fault() -> None:
-    former, successor = ChildName("Deployment", "d-s"), ChildName("LeaderWorkerSet", "d-s")
-    waiting, blocked = notices_of(
-        Handover(predecessor=former, successor=successor, is_blocked=is_blocked)
-        for is_blocked in (False, True)
-    )
-    assert (waiting.reason, waiting.degraded) == ("HandingOver", False)
-    assert waiting.message == (
-        "Deployment d-s goes on serving until its successor, LeaderWorkerSet d-s, is ready, or one "
-        "of the successor's pods lacks room"
-    )
-    assert blocked.message == (
-        "Deployment d-s goes on serving: its successor, LeaderWorkerSet d-s, could not be made yet"
-    )
+GATED = a_pod(scheduled("False", "SchedulingGated"))
+GOING = a_pod(scheduled("True"), deletionTimestamp="2026-12-01T12:00:00Z")
+RUNS = a_pod(scheduled("True"))
+
+
+@pytest.mark.parametrize(
+    ("pods", "due", "is_short"),
+    [
+        ([], 2, True),
+        ([RUNS], 2, True),
+        ([RUNS, a_pod()], 2, False),
+        ([RUNS, GATED], 2, True),
+        ([GATED, GATED], 2, True),
+        ([RUNS, GOING], 2, False),
+        ([RUNS, RUNS, GATED], 2, False),
+        ([], 0, False),
+        ([RUNS] * PODS_MAX, PODS_MAX + 1, False),
+    ],
+)
+def test_a_successor_lacks_pods_that_are_not_made_or_wait_for_a_gate(
+    pods: list[Manifest], due: int, *, is_short: bool
+) -> None:
+    assert is_short_of(pods, due) is is_short

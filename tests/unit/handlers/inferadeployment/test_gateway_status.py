@@ -12,6 +12,7 @@ from handlers.inferadeployment import HANDLER
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     accepted,
+    as_ready,
     condition,
     observed,
     raw,
@@ -158,3 +159,18 @@ def test_prune_looks_for_a_gateway_where_the_last_status_tells_of_one() -> None:
         ChildName("InferencePool", "demo-pool"),
         ChildName("HTTPRoute", "demo-route"),
     }
+
+
+PICKER = ChildName("Deployment", "demo-epp")
+
+
+def test_an_endpoint_picker_serves_when_the_status_is_content_with_it() -> None:
+    (picker,) = (
+        as_ready(child)
+        for child in rendered(GATED).children
+        if (child["kind"], child["metadata"]["name"]) == PICKER
+    )
+    assert HANDLER.serves(GATED, PICKER, picker)
+    former = {**picker, "status": {**picker["status"], "observedGeneration": 0}}
+    assert not HANDLER.serves(GATED, PICKER, former)
+    assert not HANDLER.serves(a_resource(), PICKER, picker)
