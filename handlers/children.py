@@ -161,6 +161,7 @@ async def match_children(
         lookout=lookout,
         reads=reads,
         spared=wanted.rendering.spared,
+        added=wanted.rendering.added,
         # A timer brings no hint, and was armed by somebody who looked.
         is_birth=event.type is not EventType.TIMER
         and not event.children

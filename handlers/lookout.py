@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct
 
@@ -39,6 +40,30 @@ class OthersWrite(Struct, frozen=True, kw_only=True, rename="camel"):
         return (
             f"{self.manager} wrote {self.object} at {self.time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         )
+
+
+def was_served_by_another(owner: Manifest) -> bool:
+    """
+    Return whether another operator wrote a resource's status since we took that over.
+
+    What it owns of the status is taken from it by the first look that ends (reconcile.py).
+    """
+    return without_others_status(owner) is not None
+
+
+def without_others_status(owner: Manifest) -> list[dict[str, Any]] | None:
+    """
+    Return a resource's `managedFields` without what other operators own of its status.
+
+    None where they own nothing of it.
+    """
+    entries = entries_of(owner)
+    rest = [
+        entry
+        for entry in entries
+        if entry.get("manager") not in OTHER_OPERATORS or entry.get("subresource") != "status"
+    ]
+    return rest if len(rest) < len(entries) else None
 
 
 class Lookout:

@@ -36,7 +36,7 @@ from handlers.handler import AnyHandler, Notice, Observation, TerminalError
 from handlers.handover import notices_of
 from handlers.kept import KEPT, kept_by
 from handlers.kube_events import post_events
-from handlers.lookout import OTHER_OPERATOR, Lookout
+from handlers.lookout import OTHER_OPERATOR, Lookout, without_others_status
 from handlers.pause import PausedWrites, is_paused, paused_status
 from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
@@ -200,6 +200,10 @@ async def _make_match(
         )
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
+    entries = without_others_status(resource)
+    if entries is not None:
+        # By now every workload is ours, or forgot what was applied to it.
+        resource = await writer.take_fields(handler.contract.kind, resource, entries)
     await write_status(handler, resource, status, writer, world)
     if world.settings.dry_run:
         # Nothing was done that time could complete: an event or a resync brings the next look.

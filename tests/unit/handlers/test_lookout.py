@@ -10,7 +10,15 @@ import pytest
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
 from handlers.errors import OtherOperator
-from handlers.lookout import Lookout, OthersWrite, newest_write, seconds_to_wait, words
+from handlers.lookout import (
+    Lookout,
+    OthersWrite,
+    newest_write,
+    seconds_to_wait,
+    was_served_by_another,
+    without_others_status,
+    words,
+)
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 QUIET_SECONDS = 60.0
@@ -158,3 +166,16 @@ def test_the_last_write_is_found_however_old_it_is() -> None:
         time=NOW - timedelta(days=3),
     )
     assert seconds_to_wait(write, NOW, QUIET_SECONDS) == 0
+
+
+def test_who_served_a_resource_since_we_did_is_told_by_its_status() -> None:
+    persons, ours = an_entry(900, "kubectl"), an_entry(90, "weir", subresource="status")
+    theirs = an_entry(900, subresource="status")
+    served = an_object(persons, theirs, ours, kind="InferaDeployment")
+    assert was_served_by_another(served)
+    assert without_others_status(served) == [persons, ours]
+    # Not by what else it wrote, nor by the status of ours or of a person.
+    for entries in ([persons, ours], [persons, an_entry(900)], []):
+        resource = an_object(*entries, kind="InferaDeployment")
+        assert not was_served_by_another(resource)
+        assert without_others_status(resource) is None

@@ -323,3 +323,17 @@ def test_a_scaled_workload_matches_whatever_its_replicas_are() -> None:
     assert plan.matches(manifest, live)
     live["metadata"]["managedFields"].remove(scaler)
     assert not plan.matches(manifest, live)
+
+
+@pytest.mark.parametrize(
+    ("status", "awaits"),
+    [
+        ({"observedGeneration": 2}, False),
+        ({"observedGeneration": 1}, True),
+        ({"state": "pending"}, False),
+        (None, False),
+    ],
+)
+def test_of_what_nobody_observed_no_edit_is_known(status: Any, *, awaits: bool) -> None:
+    owner = {"metadata": {"generation": 2}, "status": status}
+    assert plan.awaits_an_edit(owner) is awaits
