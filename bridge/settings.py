@@ -39,7 +39,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_engine_url: str = ""
     """The engines' side of the same NATS, as pods reach it; written into pods."""
     nats_default: Literal["managed", "shared"] = "managed"
-    """Which NATS a deployment gets that does not say."""
+    """Which NATS a deployment gets that does not say; shared needs an engine URL."""
     nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Replicas of the streams: 3 on a NATS cluster."""
     own_namespace: str = "weir-system"

@@ -46,7 +46,7 @@ from handlers.fields import (
     without,
 )
 from handlers.handler import ChildName, Problem
-from handlers.lookout import OTHER_OPERATORS, Lookout, was_served_by_another
+from handlers.lookout import Lookout, other_operators, was_served_by_another
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL, Reads
 from handlers.take_over import UNKNOWN_FIELDS_MAX, Asks, taken_over, with_fields_taken
@@ -193,7 +193,7 @@ async def yield_to_others(making: Making, lives: Collection[Manifest | None]) ->
     that, two operators during a take-over, or two versions during a rolling upgrade, would write
     over each other.
     """
-    making.lookout.require_silence(*lives)
+    making.lookout.require_silence(*lives, owner=making.owner)
     wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
@@ -263,7 +263,7 @@ async def _bring_in_line(
     asked = making.spared.get(name)
     is_anothers = kept.is_anothers(
         live,
-        OTHER_OPERATORS,
+        other_operators(live, making.owner),
         is_spared=asked is not None,
         was_served=was_served_by_another(making.owner),
     )
@@ -282,7 +282,7 @@ async def _bring_in_line(
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
     live = await with_fields_taken(
-        making.writer, making.kind(name.kind), (manifest, live), is_anothers=is_anothers
+        making.writer, making.kind(name.kind), (manifest, live), making.owner, forgets=is_anothers
     )
     child = await _apply_over_edits(making, name, manifest, live)
     return msgspec.structs.replace(child, unchangeable=unchangeable)

@@ -83,7 +83,7 @@ def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
 
 
 async def wanted_in_cluster(
-    handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
+    event: ChangeEvent, handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
 ) -> Wanted:
     """
     Return what a resource asks for beside the children that it has.
@@ -91,6 +91,7 @@ async def wanted_in_cluster(
     Raises TerminalError where only an edit of it helps.
     """
     typed = decoded(handler, resource)
+    facts = msgspec.structs.replace(facts, is_birth=is_birth(event, resource))
     return _wanted(handler, typed, await with_existing(handler, resource, typed, facts, reads))
 
 
@@ -103,17 +104,17 @@ async def with_existing(
     One of somebody else, or of a former resource of this name, is not there: it is not ours to
     keep. One that is being deleted is there until it is gone.
     """
-    names = handler.depends_on(typed, facts)
+    names = [*reads.possible(handler.depends_on(typed, facts))]
     if not names:
         return facts
     reads.begin(names)
     lives = {name: await reads.see(name) for name in names}
     ours = (Standing.OURS, Standing.ORPHAN)
-    existing = frozenset(
-        name
+    existing = {
+        name: live
         for name, live in lives.items()
         if live is not None and plan.standing(live, resource, handler.contract) in ours
-    )
+    }
     return msgspec.structs.replace(facts, existing=existing)
 
 
@@ -162,10 +163,7 @@ async def match_children(
         reads=reads,
         spared=wanted.rendering.spared,
         added=wanted.rendering.added,
-        # A timer brings no hint, and was armed by somebody who looked.
-        is_birth=event.type is not EventType.TIMER
-        and not event.children
-        and not (resource.get("status") or {}),
+        is_birth=is_birth(event, resource),
     )
     rendering = wanted.rendering
     glanced = await glance(event, rendering, state, making)
@@ -189,6 +187,13 @@ async def match_children(
     kept = [one.predecessor for one in handovers if one.is_blocked or not world.settings.dry_run]
     problems += await prune(making, (*names, *kept), stale)
     return Matched(children=children, problems=problems, handovers=handovers)
+
+
+def is_birth(event: ChangeEvent, resource: Manifest) -> bool:
+    """Return whether a resource was never reconciled, as far as the event and its status tell."""
+    # A timer brings no hint, and was armed by somebody who looked.
+    is_first = event.type is not EventType.TIMER and not event.children
+    return is_first and not (resource.get("status") or {})
 
 
 def lists(event: ChangeEvent, resyncs_per_list: int) -> bool:

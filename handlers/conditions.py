@@ -24,6 +24,8 @@ DEGRADED = "Degraded"
 """True when something that the spec asks for is missing or not as asked."""
 WARNING = "Warning"
 """True when something is worth knowing, and nothing is missing; absent otherwise."""
+SHARED_BUS = "SharedBus"
+"""True when KV-cache events of others come over the same NATS; absent otherwise."""
 
 
 class Reason(StrEnum):
@@ -52,7 +54,7 @@ class Reason(StrEnum):
     NOT_ACCEPTED = "NotAccepted"
     """Mend what the Gateway says of the route or the pool."""
     STALLED = "Stalled"
-    """Look at the workload: it reports no progress within its deadline."""
+    """Mend what keeps the workload from its pods: a quota, or what its deadline passed over."""
     INVALID_SPEC = "InvalidSpec"
     """Edit the resource as the message says."""
     INVALID_NAME = "InvalidName"
@@ -114,6 +116,8 @@ _PROBLEMS = frozenset(
 """Reasons that make an event a warning when Ready is False for them."""
 _NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER, Reason.TEMPLATE_KEPT})
 """Reasons of a Warning that ask nothing of anybody: an Event for one is an ordinary one."""
+_NOTICES = (WARNING, SHARED_BUS)
+"""Types of conditions that take nothing from Ready; each is told for itself."""
 MESSAGE_LENGTH_MAX = 1024
 """Of a condition's message; the standard allows 32,768, a reader much less."""
 
@@ -195,7 +199,7 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
         is_end = status == "False" and type_ != READY
         if is_end and (former is None or type_ == PROGRESSING or changed):
             continue
-        if type_ != WARNING and any(told.reason == reason for told in changed):
+        if type_ not in _NOTICES and any(told.reason == reason for told in changed):
             continue
         is_warning = _is_warning(type_, status, reason)
         if is_birth and not is_warning and (type_, status) != (READY, "True"):
@@ -257,4 +261,4 @@ def _is_warning(type_: str, status: str, reason: str) -> bool:
         return status == "False" and reason in _PROBLEMS
     if reason in _NO_WARNINGS:
         return False
-    return type_ in (DEGRADED, WARNING) and status == "True"
+    return type_ in (DEGRADED, *_NOTICES) and status == "True"

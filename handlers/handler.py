@@ -35,8 +35,10 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     nats_default: str = "managed"
     nats_engine_url: str = ""
-    existing: frozenset[ChildName] = frozenset()
-    """Of the children that the rendering depends on, those that the resource has already."""
+    is_birth: bool = False
+    """The resource was never reconciled, and no workload of it is known."""
+    existing: Mapping[ChildName, Manifest] = {}
+    """Of the children that the rendering depends on, those that the resource has, as they are."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -130,7 +132,7 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     render: Callable[[R, Facts], Rendering]
     """`render(resource, facts)`; raises TerminalError where only an edit helps."""
     depends_on: Callable[[R, Facts], tuple[ChildName, ...]] = on_nothing
-    """Children whose existence (`facts.existing`) the rendering depends on; mostly none."""
+    """Children that the rendering depends on (`facts.existing`); mostly none."""
     status: Callable[[R, Observation], Manifest]
     """The whole `status` that the resource should have now; conditions included."""
     refused: Callable[[Manifest, TerminalError, str], Manifest]

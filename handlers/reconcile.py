@@ -159,7 +159,7 @@ async def _make_match(
 ) -> Outcome:
     now = now_text()
     try:
-        wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
+        wanted = await wanted_in_cluster(event, handler, resource, world.facts, reads)
     except TerminalError as exc:
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         error = f"{exc.reason}: {exc.message}"

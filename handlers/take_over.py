@@ -18,7 +18,7 @@ from handlers.asked import is_asked_for
 from handlers.difference import restarts
 from handlers.errors import is_of_one_object
 from handlers.fields import entries_of, merged, not_declared, without
-from handlers.lookout import OTHER_OPERATORS
+from handlers.lookout import other_operators
 
 UNKNOWN_FIELDS_MAX = 16
 """Fields of one child that the API server does not know, and that are left out one by one."""
@@ -47,11 +47,12 @@ async def taken_over(
     `child` is its rendering and itself.
     """
     manifest, live = child
-    found = kept.taken_from(manifest, live, OTHER_OPERATORS)
+    others = other_operators(live, owner)
+    found = kept.taken_from(manifest, live, others)
     if asks.image is not None:
         keeps = kept.is_kept_still(found, manifest, asks.image)
     else:
-        after = await _foreseen(writer, kind, manifest, live)
+        after = await _foreseen(writer, kind, child, others)
         if plan.awaits_an_edit(owner):
             keeps = (
                 after is not None
@@ -66,28 +67,31 @@ async def taken_over(
 
 
 async def with_fields_taken(
-    writer: Writes, kind: Kind, child: tuple[Manifest, Manifest], *, is_anothers: bool
+    writer: Writes, kind: Kind, child: tuple[Manifest, Manifest], owner: Manifest, *, forgets: bool
 ) -> Manifest:
     """
     Return a child whose fields are ours where an apply of its rendering may have to drop some.
 
-    Of another operator's workload, what was applied to it is forgotten in the same write: whoever
-    goes on where we die in between, or are refused, still knows that the template is another's.
+    Where it `forgets`, as another operator's workload does, what was applied to it last goes in the
+    same write: whoever goes on where we die in between, or are refused, still knows that the
+    template is another's.
     """
     manifest, live = child
-    entries = merged(live, OTHER_OPERATORS)
-    may_drop = entries is not None and plan.may_drop_a_path(manifest, live, OTHER_OPERATORS)
-    if not may_drop and not (is_anothers and plan.annotation(live, plan.APPLIED)):
+    others = other_operators(live, owner)
+    entries = merged(live, others)
+    may_drop = entries is not None and plan.may_drop_a_path(manifest, live, others)
+    if not may_drop and not (forgets and plan.annotation(live, plan.APPLIED)):
         return live
     owned = kept.apart(manifest, live, entries or entries_of(live))
-    return await writer.take_fields(kind, live, owned, forgets=is_anothers)
+    return await writer.take_fields(kind, live, owned, forgets=forgets)
 
 
 async def _foreseen(
-    writer: Writes, kind: Kind, manifest: Manifest, live: Manifest
+    writer: Writes, kind: Kind, child: tuple[Manifest, Manifest], others: tuple[str, ...]
 ) -> Manifest | None:
     """Return what the workload would be with our template, None where nobody can say so."""
-    entries = merged(live, OTHER_OPERATORS) or entries_of(live)
+    manifest, live = child
+    entries = merged(live, others) or entries_of(live)
     sent = plan.with_foreign_replicas(manifest, live)
     for _ in range(UNKNOWN_FIELDS_MAX):
         try:

@@ -8,6 +8,7 @@ from crds.inferadeployment import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     SERVICE_LABEL,
+    Service,
 )
 from crds.kubernetes import (
     DEPLOYMENT,
@@ -33,6 +34,11 @@ ROUTE = "route"
 def child_name(deployment: str, suffix: str) -> str:
     """Return the name of a service's workload, or of a part of the deployment."""
     return f"{deployment}-{suffix}"
+
+
+def workload_kind(service: Service) -> str:
+    """Return the kind of a service's workload."""
+    return DEPLOYMENT.kind if service.number_of_nodes == 1 else LEADER_WORKER_SET.kind
 
 
 def service_labels(deployment: str, service: str) -> dict[str, str]:

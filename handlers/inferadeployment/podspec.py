@@ -166,7 +166,9 @@ def _completed(resource: InferaDeployment, service: Service) -> Manifest:
     port = port_of(service)
     if all(item.get("containerPort") != port for item in entries(primary, "ports")):
         _append(primary, "ports", {"containerPort": port})
-    present = {item.get("name") for item in entries(primary, "env")}
+    # What else stands in a name is for the API server to refuse.
+    names = (item.get("name") for item in entries(primary, "env"))
+    present = {name for name in names if isinstance(name, str)}
     for variable in discovery.variables(resource, service):
         if variable["name"] not in present:
             _append(primary, "env", variable)

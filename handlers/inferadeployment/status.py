@@ -28,6 +28,7 @@ from handlers.conditions import (
     DEGRADED,
     PROGRESSING,
     READY,
+    SHARED_BUS,
     WARNING,
     Judgement,
     Reason,
@@ -48,6 +49,7 @@ from handlers.inferadeployment.names import (
     nats_labels,
     service_children,
     service_labels,
+    workload_kind,
 )
 from handlers.inferadeployment.workloads import Workload
 from handlers.manifests import entries, without_nulls
@@ -97,7 +99,7 @@ def status(resource: InferaDeployment, observation: Observation) -> Manifest:
         built["observedGeneration"] = resource.metadata.generation
     built["services"] = {
         name: {
-            "kind": _kind(resource.spec.services[name]),
+            "kind": workload_kind(resource.spec.services[name]),
             "replicas": workload.replicas,
             "readyReplicas": workload.ready_replicas,
         }
@@ -137,7 +139,7 @@ def refused(raw: Manifest, error: TerminalError, now: str) -> Manifest:
         ),
         generation=generation,
         now=now,
-        gone=(WARNING,),
+        gone=(WARNING, SHARED_BUS),
     )
     return built
 
@@ -146,7 +148,7 @@ def serves(resource: InferaDeployment, child: ChildName, live: Manifest) -> bool
     """Say whether the workload of a service does what is asked of it, as the status judges it."""
     observation = Observation(children={child: live}, now="")
     return any(
-        child == ChildName(_kind(service), child_name(resource.metadata.name, name))
+        child == ChildName(workload_kind(service), child_name(resource.metadata.name, name))
         and _service(resource, name, service, observation).is_satisfied
         for name, service in resource.spec.services.items()
     )
@@ -168,14 +170,10 @@ def recorded(resource: InferaDeployment) -> tuple[ChildName, ...]:
     return names
 
 
-def _kind(service: Service) -> str:
-    return DEPLOYMENT.kind if service.number_of_nodes == 1 else LEADER_WORKER_SET.kind
-
-
 def _service(
     resource: InferaDeployment, name: str, service: Service, observation: Observation
 ) -> Workload:
-    child = ChildName(_kind(service), child_name(resource.metadata.name, name))
+    child = ChildName(workload_kind(service), child_name(resource.metadata.name, name))
     live = observation.children.get(child)
     if child.kind == DEPLOYMENT.kind:
         return workloads.deployment(live, service.replicas)
@@ -241,7 +239,7 @@ def _services(
 ) -> Iterator[Hindrance]:
     deployment = resource.metadata.name
     for name, workload in judged.items():
-        child = ChildName(_kind(resource.spec.services[name]), child_name(deployment, name))
+        child = ChildName(workload_kind(resource.spec.services[name]), child_name(deployment, name))
         is_told = workload.reason == Reason.CREATING and _has_problem(child, observation)
         if not workload.is_satisfied and not is_told:
             labels = service_labels(deployment, name)
@@ -271,7 +269,7 @@ def _others(resource: InferaDeployment, observation: Observation) -> Iterator[Hi
     """Yield what hinders the children that are neither a service's workload nor a gateway's."""
     deployment = resource.metadata.name
     judged = {
-        ChildName(_kind(service), child_name(deployment, name))
+        ChildName(workload_kind(service), child_name(deployment, name))
         for name, service in resource.spec.services.items()
     }
     judged |= {child for child in gateway_children(deployment) if child.kind != SERVICE.kind}
@@ -305,23 +303,23 @@ def _conditions(
 ) -> list[Manifest]:
     before = (resource.status.conditions if resource.status else None) or []
     degraded = [Hindrance(reason=p.reason, message=_said(p)) for p in observation.problems]
-    warnings: list[Hindrance] = []
+    noticed: dict[str, list[Hindrance]] = {WARNING: [], SHARED_BUS: []}
     for notice in observation.notices:
         told = Hindrance(reason=notice.reason, message=notice.message)
-        (degraded if notice.degraded else warnings).append(told)
+        type_ = SHARED_BUS if notice.reason == Reason.SHARED_BUS else WARNING
+        (degraded if notice.degraded else noticed[type_]).append(told)
     judged = [
         _judged(READY, hindrances, (True, Reason.ALL_READY, "everything asked for is ready")),
         _progressing(hindrances),
         _judged(DEGRADED, degraded, (False, Reason.AS_ASKED, "every child is as asked for")),
     ]
-    if warnings:
-        judged.append(_judged(WARNING, warnings, (False, Reason.AS_ASKED, "")))
+    judged += [_joined(type_, found, status=True) for type_, found in noticed.items() if found]
     return conditions(
         without_nulls(msgspec.to_builtins(before)),
         judged,
         generation=resource.metadata.generation,
         now=observation.now,
-        gone=() if warnings else (WARNING,),
+        gone=[type_ for type_, found in noticed.items() if not found],
     )
 
 

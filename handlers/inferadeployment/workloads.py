@@ -30,7 +30,7 @@ def deployment(live: Manifest | None, wanted: int) -> Workload:
     """
     if live is None:
         return Workload()
-    return _rolled(live, wanted, "pods", is_present=is_current(live), is_stalled=_is_stalled(live))
+    return _rolled(live, wanted, "pods", is_present=is_current(live), stall=_stall(live))
 
 
 def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
@@ -46,7 +46,7 @@ def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
     # Old releases report no generation at all, and are believed; others report it with the rest.
     is_silent = "observedGeneration" not in status and bool(entries(status, "conditions"))
     is_present = is_silent or is_current(live)
-    return _rolled(live, wanted, "groups", is_present=is_present, is_stalled=False)
+    return _rolled(live, wanted, "groups", is_present=is_present, stall="")
 
 
 def stateful_set(live: Manifest | None, wanted: int) -> Workload:
@@ -71,9 +71,7 @@ def is_current(live: Manifest) -> bool:
     return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
 
 
-def _rolled(
-    live: Manifest, wanted: int, noun: str, *, is_present: bool, is_stalled: bool
-) -> Workload:
+def _rolled(live: Manifest, wanted: int, noun: str, *, is_present: bool, stall: str) -> Workload:
     """Judge what replaces its pods, or groups of them, by and by."""
     status = live.get("status") or {}
     replicas, updated = _count(status, "replicas"), _count(status, "updatedReplicas")
@@ -89,9 +87,9 @@ def _rolled(
         lacks = f"has {updated} of {target} {noun} of its present version, {ready} ready in all"
         if updated > target:
             lacks = f"has {replicas} {noun}, {target} wanted, {updated} of its present version"
-    if is_stalled:
+    if stall:
         reason = Reason.STALLED
-        lacks += "; it made no progress within its deadline, look at its pods"
+        lacks += f"; {stall}"
     return Workload(
         replicas=replicas,
         ready_replicas=ready,
@@ -114,11 +112,17 @@ def _target(live: Manifest, wanted: int) -> int:
     return _count(live.get("spec") or {}, "replicas")
 
 
-def _is_stalled(live: Manifest) -> bool:
-    return any(
-        condition.get("type") == "Progressing" and condition.get("status") == "False"
+def _stall(live: Manifest) -> str:
+    """Return why a Deployment gets no further by waiting; empty while it may."""
+    said = {
+        (condition.get("type"), condition.get("status")): condition
         for condition in entries(live.get("status") or {}, "conditions")
-    )
+    }
+    if (failure := said.get(("ReplicaFailure", "True"))) is not None:
+        return f"its pods cannot be made: {failure.get('message') or failure.get('reason')}"
+    if ("Progressing", "False") in said:
+        return "it made no progress within its deadline, look at its pods"
+    return ""
 
 
 def _count(holder: Manifest, field: str) -> int:

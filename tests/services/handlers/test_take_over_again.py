@@ -24,6 +24,7 @@ from handlers.fields import entries_of
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT
+from handlers.lookout import NAMELESS
 from handlers.pause import ANNOTATION
 from handlers.state import EMPTY
 from tests.services.handlers.conftest import OWNER, Desk
@@ -91,26 +92,30 @@ class Resource:
         (found,) = (one for one in children if (one["kind"], one["metadata"]["name"]) == wanted)
         return await self.desk.live(found)
 
-    async def is_rolled_back(self) -> Manifest:
+    async def is_rolled_back(self, by: str = REFERENCE) -> Manifest:
         """Return the worker once the reference took fields of its pods away, and served them."""
         back = deepcopy(await self.workload())
         (container,) = back["spec"]["template"]["spec"]["containers"]
         container["env"] = [one for one in container["env"] if one["name"] != "POD_IP"]
         del container["lifecycle"], back["metadata"]["managedFields"]
-        before = await put(self.desk, back)
+        before = await put(self.desk, back, by=by)
         assert managers(before) == {"weir"}
+        await self.is_served(by)
+        return before
+
+    async def is_served(self, by: str = REFERENCE) -> None:
+        """The reference said that pods were not ready, and that they are."""
         resource = await self.read()
         said = resource["status"]
         for state in ("pending", said["state"]):
-            resource = await self._says({**resource, "status": {**said, "state": state}})
-        assert self.owner_of_status(resource) == {REFERENCE, "weir"}
-        return before
+            resource = await self._says({**resource, "status": {**said, "state": state}}, by)
+        assert self.owner_of_status(resource) == {by, "weir"}
 
-    async def _says(self, resource: Manifest) -> Manifest:
+    async def _says(self, resource: Manifest, by: str) -> Manifest:
         data = await self.desk.admin.request(
             "PUT",
             CONTRACT.kind.path(self.desk.namespace, OWNER, "status"),
-            query={"fieldManager": REFERENCE},
+            query={"fieldManager": by},
             body=msgspec.json.encode(resource),
             content_type="application/json",
         )
@@ -135,10 +140,11 @@ async def resource(desk: Desk) -> Resource:
     return found
 
 
+@pytest.mark.parametrize("by", [REFERENCE, NAMELESS])
 async def test_what_was_only_taken_away_stays_away_and_what_is_drift_then_is_mended(
-    desk: Desk, resource: Resource
+    desk: Desk, resource: Resource, by: str
 ) -> None:
-    before = await resource.is_rolled_back()
+    before = await resource.is_rolled_back(by)
     server = await resource.workload("server")
     await resource.look()
     after = await resource.workload()
@@ -175,10 +181,7 @@ async def test_where_nothing_differs_the_status_alone_is_taken_back_once(
     desk: Desk, resource: Resource
 ) -> None:
     held = [await resource.workload(name) for name in SERVICES]
-    live = await resource.read()
-    for state in ("pending", live["status"]["state"]):
-        live = await resource._says({**live, "status": {**live["status"], "state": state}})
-    assert REFERENCE in resource.owner_of_status(live)
+    await resource.is_served()
     assert await resource.look() == [f"own {CONTRACT.kind.kind}/{OWNER}"]
     assert resource.owner_of_status(await resource.read()) == {"weir"}
     assert await resource.look() == []

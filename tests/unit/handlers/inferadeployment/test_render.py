@@ -96,6 +96,10 @@ def test_the_pods_may_watch_pods_and_mark_their_own_deployment_only() -> None:
             "spec.services.w.extraPodSpec has no containers",
         ),
         ({"discoveryBackend": "etcd"}, "needs spec.etcdEndpoint"),
+        (
+            {"discoveryBackend": "etcd", "etcdEndpoint": "http://root:x@e:2379"},
+            "etcdEndpoint must not hold a user or password",
+        ),
         ({"nats": {"deploy": True, "url": "nats://n"}}, "deploy true excludes"),
         ({"nats": {"deploy": True, "shared": True}}, "deploy true excludes"),
         ({"nats": {"shared": True, "url": "nats://n"}}, "shared true excludes"),

@@ -237,15 +237,6 @@ def test_a_kind_that_is_not_installed_is_named_and_waiting_does_not_help() -> No
     assert condition(found, "Progressing")["status"] == "False"
 
 
-def test_whoever_shares_a_nats_is_told_so_and_is_ready() -> None:
-    shared = a_resource(nats={"shared": True})
-    seen = observed(rendered(shared, nats_engine_url="nats://weir:4222"))
-    found = HANDLER.status(shared, seen)
-    assert condition(found, "Ready")["status"] == "True"
-    assert condition(found, "Degraded")["status"] == "False"
-    assert condition(found, "Warning")["reason"] == "SharedBus"
-
-
 def test_what_is_merely_worth_knowing_is_a_warning_that_goes_when_it_is_mended() -> None:
     notice = Notice(reason="FieldsIgnored", message="args", degraded=False)
     found = status(notices=[notice])

@@ -72,6 +72,32 @@ def test_a_group_that_is_well_says_that_it_does_not_progress_and_is_not_stalled(
     assert deployment(found, 2).reason == "Stalled"
 
 
+@pytest.mark.parametrize(
+    ("conditions", "reason", "words"),
+    [
+        ([("ReplicaFailure", "True")], "Stalled", "its pods cannot be made: exceeded quota: gpus"),
+        (
+            [("Progressing", "False"), ("ReplicaFailure", "True")],
+            "Stalled",
+            "its pods cannot be made: exceeded quota: gpus",
+        ),
+        ([("Progressing", "False")], "Stalled", "no progress within its deadline"),
+        ([("ReplicaFailure", "False"), ("Progressing", "True")], "WaitingForPods", "0 of 2 pods"),
+    ],
+)
+def test_what_keeps_a_deployment_from_its_pods_is_said_in_its_words(
+    conditions: list[tuple[str, str]], reason: str, words: str
+) -> None:
+    found = live()
+    found["status"]["conditions"] = [
+        {"type": type_, "status": value, "message": "exceeded quota: gpus"}
+        for type_, value in conditions
+    ]
+    judged = deployment(found, 2)
+    assert judged.reason == reason
+    assert words in judged.lacks
+
+
 def test_a_release_that_reports_no_generation_is_believed_once_it_reports_anything() -> None:
     old = live(7, **GROUPS)
     del old["status"]["observedGeneration"]
