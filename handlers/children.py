@@ -164,6 +164,7 @@ async def match_children(
         lookout=lookout,
         reads=reads,
         spared=wanted.rendering.spared,
+        added=wanted.rendering.added,
         is_birth=is_birth(event, resource),
     )
     rendering = wanted.rendering

@@ -64,6 +64,13 @@ class Rendering(Struct, frozen=True, kw_only=True):
     With the image that the resource itself names for them, empty where it names none: the template
     that was found stays until that is an image which it does not run.
     """
+    added: Mapping[ChildName, tuple[str, ...]] = {}
+    """
+    What nobody asked for of the pods of which workloads: the kind adds it by itself.
+
+    Dotted paths in the pod template. Another version of an operator may add other things, so what
+    differs in nothing else is no edit that was not carried out yet.
+    """
     succeeds: Mapping[ChildName, ChildName] = {}
     """
     Workloads of another kind that rendered ones replace: the former one to its successor.

@@ -49,6 +49,31 @@ class OthersWrite(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
+def was_served_by_another(owner: Manifest) -> bool:
+    """
+    Return whether another operator wrote a resource's status since we took that over.
+
+    What it owns of the status is taken from it by the first look that ends (reconcile.py).
+    """
+    return without_others_status(owner) is not None
+
+
+def without_others_status(owner: Manifest) -> list[dict[str, Any]] | None:
+    """
+    Return a resource's `managedFields` without what other operators own of its status.
+
+    None where they own nothing of it.
+    """
+    entries = entries_of(owner)
+    rest = [
+        entry
+        for entry in entries
+        if entry.get("subresource") != "status"
+        or entry.get("manager") not in (*OTHER_OPERATORS, NAMELESS)
+    ]
+    return rest if len(rest) < len(entries) else None
+
+
 def other_operators(live: Manifest, owner: Manifest) -> tuple[str, ...]:
     """
     Return the field managers whose fields of a child are another operator's.

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from crds.kind import Kind
 from crds.kubernetes import Manifest, ObjectMeta
 from handlers.fields import KEY_DEFAULTS
@@ -63,6 +65,11 @@ def child(
 def field_variable(name: str, field_path: str) -> Manifest:
     """Return an environment variable that holds a field of its own pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field_path}}}
+
+
+def item_path(items: str, name: object) -> str:
+    """Return the dotted path of an item of that name in a list."""
+    return f"{items}[name={msgspec.json.encode(name).decode()}]"
 
 
 def without_nulls(value: Json) -> Json:

@@ -205,6 +205,15 @@ def was_edited(owner: Manifest) -> bool:
     return bool(observed != owner["metadata"].get("generation"))
 
 
+def awaits_an_edit(owner: Manifest) -> bool:
+    """
+    Return whether a resource is known to have been edited since it was carried out.
+
+    One whose generation nobody observed is not: AMD's operator writes none while a child fails.
+    """
+    return was_edited(owner) and "observedGeneration" in (owner.get("status") or {})
+
+
 def _holds(live: Any, rendered: Any) -> bool:
     if isinstance(rendered, Mapping):
         return isinstance(live, Mapping) and all(

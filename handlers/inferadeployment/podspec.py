@@ -7,6 +7,7 @@ version and stands in the changelog.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -17,10 +18,12 @@ from handlers.inferadeployment import discovery, gaie
 from handlers.inferadeployment.drain import PRE_STOP_SECONDS, grace_seconds
 from handlers.inferadeployment.names import service_labels
 from handlers.inferadeployment.nats import Bus
-from handlers.manifests import deduplicated, entries, without_nulls
+from handlers.manifests import deduplicated, entries, item_path, without_nulls
 
 CONTAINER = "infera"
 PRIMARY_NAMES = ("main", CONTAINER)
+BOOT = "boot-config"
+"""The volume of the host's /boot."""
 SERVER_PORT = 8000
 WORKER_PORT = 30000
 
@@ -54,6 +57,33 @@ def template(resource: InferaDeployment, name: str, service: Service, bus: Bus |
             labels[FRONTEND_LABEL] = "true"
     tidy, duplicates = deduplicated(spec)
     return Template(manifest={"metadata": {"labels": labels}, "spec": tidy}, duplicates=duplicates)
+
+
+def added(resource: InferaDeployment, service: Service) -> Iterator[str]:
+    """Yield what pods of a service get although nobody asks for it: dotted paths in a template."""
+    own: Manifest = without_nulls(service.extra_pod_spec or {})
+    is_built = service.extra_pod_spec is None
+    primary = {"name": CONTAINER} if is_built else primary_of(own)
+    container = item_path("spec.containers", name=primary.get("name"))
+    given = without_nulls(service.env or []) if is_built else entries(primary, "env")
+    names = {variable.get("name") for variable in given}
+    for variable in discovery.variables(resource, service):
+        if variable["name"] not in names:
+            yield item_path(f"{container}.env", name=variable["name"])
+    if is_built:
+        yield item_path("spec.volumes", name=BOOT)
+        yield item_path(f"{container}.volumeMounts", name=BOOT)
+    if discovery.service_account(resource) and not own.get("serviceAccountName"):
+        yield from ("spec.serviceAccountName", "spec.serviceAccount")
+    if service.component_type != "worker":
+        return
+    yield "spec.terminationGracePeriodSeconds"
+    if "preStop" not in (primary.get("lifecycle") or {}):
+        yield f"{container}.lifecycle.preStop"
+    if "readinessProbe" not in primary and _is_probed(service):
+        yield f"{container}.readinessProbe"
+    if gaie.gateway_of(resource) is not None:
+        yield from gaie.added(gaie.FRONTEND)
 
 
 def primary_of(spec: Manifest) -> Manifest:
@@ -124,8 +154,8 @@ def _volumes(wanted: Resources) -> tuple[list[Manifest], list[Manifest]]:
         memory = {"medium": "Memory", "sizeLimit": str(wanted.shared_memory)}
         volumes.append({"name": "dshm", "emptyDir": memory})
         mounts.append({"name": "dshm", "mountPath": "/dev/shm"})  # noqa: S108 - shared memory
-    volumes.append({"name": "boot-config", "hostPath": {"path": "/boot", "type": "Directory"}})
-    mounts.append({"name": "boot-config", "mountPath": "/boot", "readOnly": True})
+    volumes.append({"name": BOOT, "hostPath": {"path": "/boot", "type": "Directory"}})
+    mounts.append({"name": BOOT, "mountPath": "/boot", "readOnly": True})
     return volumes, mounts
 
 
@@ -158,7 +188,7 @@ def _append(holder: Manifest, field: str, item: Manifest) -> None:
 def _ready_to_drain(spec: Manifest, service: Service) -> None:
     """Give a worker's pod its readiness probe, preStop hook and grace, where it has none."""
     primary = primary_of(spec)
-    if service.number_of_nodes == 1 and not service.skip_readiness_probe:
+    if _is_probed(service):
         primary.setdefault("readinessProbe", _readiness_probe(port_of(service)))
     lifecycle = primary.setdefault("lifecycle", {})
     if isinstance(lifecycle, dict):
@@ -168,6 +198,10 @@ def _ready_to_drain(spec: Manifest, service: Service) -> None:
     given = spec.get("terminationGracePeriodSeconds", 0)
     if isinstance(given, int) and given < needed:
         spec["terminationGracePeriodSeconds"] = needed
+
+
+def _is_probed(service: Service) -> bool:
+    return service.number_of_nodes == 1 and not service.skip_readiness_probe
 
 
 def _readiness_probe(port: int) -> Manifest:

@@ -7,22 +7,20 @@ from typing import Any
 
 import msgspec
 
-from bridge.events import ChangeEvent, ChildHint, EventType, ObjectKey
+from bridge.events import ChildHint, EventType, ObjectKey
 from bridge.kube import MERGE_PATCH
 from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL
 from crds.kubernetes import POD, Manifest
-from handlers.budget import unlimited
-from handlers.children import World
 from handlers.dry_run import DryRun
 from handlers.errors import LeaseLost
-from handlers.handler import AnyHandler, ChildName, Facts, Rendering
+from handlers.handler import AnyHandler, ChildName, Rendering
 from handlers.inferadeployment import HANDLER
-from handlers.reconcile import Subject, reconcile
-from handlers.settle import Circumstances, Outcome, settle_outcome
+from handlers.settle import Outcome
 from handlers.state import EMPTY
 from handlers.writes import Writes
 from tests.services.handlers.conftest import OWNER, Desk
+from tests.services.handlers.looking import looked
 from tests.services.handlers.renderings import ORDINARY, a_deployment
 
 KEY = ObjectKey(CONTRACT.kind.queue_name, "a", OWNER)
@@ -97,32 +95,9 @@ class Scene:
     async def _look(
         self, type_: EventType, hints: tuple[ChildHint, ...], writer: Writes
     ) -> Outcome:
-        async def newest(_: str) -> int:
-            return 0
-
-        world = World(
-            kube=self.desk.dry if isinstance(writer, DryRun) else self.desk.kube,
-            settings=self.settings,
-            facts=Facts(),
-            identity="desk",
-            newest_renderer=newest,
-            may_roll_out=unlimited,
+        outcome, self.state = await looked(
+            self.desk, self.handler, (type_, hints), writer, self.state, self.settings
         )
-        key = msgspec.structs.replace(KEY, namespace=self.desk.namespace)
-        # A look at everything that a person asks for has no id, and asks for every child.
-        id_ = "" if type_ is EventType.RESYNC else "id"
-        event = ChangeEvent(key=key, type=type_, id=id_, children=hints)
-        subject = Subject()
-        outcome = await reconcile(event, self.handler, self.state, writer, world, subject)
-        found = Circumstances(
-            state=self.state,
-            uid=subject.uid,
-            generation=subject.generation,
-            now=1_000_000.0,
-            jitter=1.0,
-        )
-        settled = settle_outcome(outcome, found, self.settings).state
-        self.state = self.state if settled is None else settled
         return outcome
 
     async def is_there(self, name: ChildName) -> bool:

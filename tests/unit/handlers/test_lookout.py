@@ -17,6 +17,8 @@ from handlers.lookout import (
     newest_write,
     other_operators,
     seconds_to_wait,
+    was_served_by_another,
+    without_others_status,
     words,
 )
 
@@ -234,3 +236,17 @@ def test_the_last_write_is_found_however_old_it_is() -> None:
         time=NOW - timedelta(days=3),
     )
     assert seconds_to_wait(write, NOW, QUIET_SECONDS) == 0
+
+
+@pytest.mark.parametrize("manager", ["infera-operator", "cgn-operator", "manager"])
+def test_who_served_a_resource_since_we_did_is_told_by_its_status(manager: str) -> None:
+    persons, ours = an_entry(900, "kubectl"), an_entry(90, "weir", subresource="status")
+    theirs = an_entry(900, manager, subresource="status")
+    served = an_object(persons, theirs, ours, kind="InferaDeployment")
+    assert was_served_by_another(served)
+    assert without_others_status(served) == [persons, ours]
+    # Not by what else it wrote, nor by the status of ours or of a person.
+    for entries in ([persons, ours], [persons, an_entry(900)], []):
+        resource = an_object(*entries, kind="InferaDeployment")
+        assert not was_served_by_another(resource)
+        assert without_others_status(resource) is None
