@@ -85,6 +85,16 @@ class Live:
             if "deletionTimestamp" not in pod["metadata"]
         }
 
+    def made_from(self) -> dict[str, Manifest]:
+        """Return what the pods of each workload are made from: another one restarts them."""
+        found = {}
+        for name, child in self.children().items():
+            spec = child.get("spec") or {}
+            template = spec.get("template") or spec.get("leaderWorkerTemplate")
+            if template:
+                found[name] = template
+        return found
+
     def mark_as_others_do(self) -> None:
         """Somebody labels and annotates every child."""
         names = [f"{kind.plural}.{kind.group}".rstrip(".") for kind in KINDS]
