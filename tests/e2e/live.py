@@ -18,6 +18,8 @@ from tests.faults.stand_ins.reference_operator import (
 from tests.stack.eventually import eventually
 
 KINDS = (*CHILD_KINDS, LEADER_WORKER_SET)
+SILENT_SECONDS = 2
+"""After so long of its silence what AMD's operator served is ours to write."""
 OF_OTHERS = "example.com/of-others"
 """A label and an annotation of somebody else."""
 DISAGGREGATED = "flat-vllm-pd"
@@ -114,6 +116,7 @@ class Live:
     def diff(self, **settings: str) -> Said:
         """Return what `weir render --diff -A` says."""
         cluster, nats = self.stage.cluster, self.stage.weir.nats
+        settings = {"other_operator_seconds": str(SILENT_SECONDS), **settings}
         variables = {f"WEIR_{name.upper()}": value for name, value in settings.items()}
         terminal = Terminal(nats.url, cluster.kubeconfig(), **variables)
         return terminal.weir("render", "--diff", "-A")

@@ -23,7 +23,7 @@ from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.process import reserve_port
 from handlers.cli.devstack.weir import REPOSITORY
-from tests.e2e.live import Live
+from tests.e2e.live import SILENT_SECONDS, Live
 from tests.e2e.stage import Stage
 from tests.faults.stand_ins.reference_operator import OF_ITS_IMAGE
 from tests.stack.eventually import eventually
@@ -97,7 +97,7 @@ def reader(
         "PYTHONPATH": str(REPOSITORY),
         "KUBECONFIG": str(fresh_control_plane.kubeconfig()),
         "SAID_HERE": "\n".join(f"export {name}={shlex.quote(it)}" for name, it in here.items()),
-        variable("other_operator_seconds"): "2",
+        variable("other_operator_seconds"): str(SILENT_SECONDS),
         variable("not_ready_seconds"): "1",
     }
     yield Reader(folder, environment)

@@ -25,7 +25,7 @@ from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.weir import shipped_manifests
 from handlers.kept import KEPT
 from tests.builders import InferaDeploymentBuilder
-from tests.e2e.live import DECODE, DISAGGREGATED, KINDS, OF_OTHERS, Live
+from tests.e2e.live import DECODE, DISAGGREGATED, KINDS, OF_OTHERS, SILENT_SECONDS, Live
 from tests.e2e.stage import Stage, container, uid
 from tests.e2e.terminal import Said
 from tests.faults.own_loop import in_thread
@@ -37,7 +37,7 @@ from tests.faults.stand_ins.reference_operator import (
 from tests.stack.eventually import eventually
 from tests.witness.quiet import quiet
 
-SETTINGS: Mapping[str, Any] = {"other_operator_seconds": 2, "not_ready_seconds": 1}
+SETTINGS: Mapping[str, Any] = {"other_operator_seconds": SILENT_SECONDS, "not_ready_seconds": 1}
 ENGINES_NATS = "nats://weir.infra:4222"
 SHARED_BY_DEFAULT: Mapping[str, str] = {"nats_default": "shared", "nats_engine_url": ENGINES_NATS}
 MULTI_NODE = "multinode"
