@@ -18,6 +18,8 @@ from tests.faults.stand_ins.reference_operator import (
 from tests.stack.eventually import eventually
 
 KINDS = (*CHILD_KINDS, LEADER_WORKER_SET)
+SILENT_SECONDS = 2
+"""After so long of its silence what AMD's operator served is ours to write."""
 OF_OTHERS = "example.com/of-others"
 """A label and an annotation of somebody else."""
 DISAGGREGATED = "flat-vllm-pd"
@@ -85,6 +87,16 @@ class Live:
             if "deletionTimestamp" not in pod["metadata"]
         }
 
+    def made_from(self) -> dict[str, Manifest]:
+        """Return what the pods of each workload are made from: another one restarts them."""
+        found = {}
+        for name, child in self.children().items():
+            spec = child.get("spec") or {}
+            template = spec.get("template") or spec.get("leaderWorkerTemplate")
+            if template:
+                found[name] = template
+        return found
+
     def mark_as_others_do(self) -> None:
         """Somebody labels and annotates every child."""
         names = [f"{kind.plural}.{kind.group}".rstrip(".") for kind in KINDS]
@@ -104,6 +116,7 @@ class Live:
     def diff(self, **settings: str) -> Said:
         """Return what `weir render --diff -A` says."""
         cluster, nats = self.stage.cluster, self.stage.weir.nats
+        settings = {"other_operator_seconds": str(SILENT_SECONDS), **settings}
         variables = {f"WEIR_{name.upper()}": value for name, value in settings.items()}
         terminal = Terminal(nats.url, cluster.kubeconfig(), **variables)
         return terminal.weir("render", "--diff", "-A")
