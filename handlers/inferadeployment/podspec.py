@@ -64,22 +64,24 @@ def added(resource: InferaDeployment, service: Service) -> Iterator[str]:
     own: Manifest = without_nulls(service.extra_pod_spec or {})
     is_built = service.extra_pod_spec is None
     primary = {"name": CONTAINER} if is_built else primary_of(own)
-    container = item_path("spec.containers", name=primary.get("name"))
+    if not isinstance(primary.get("name"), str):
+        return  # the API server refuses it, by its name
+    container = item_path("spec.containers", primary["name"])
     given = without_nulls(service.env or []) if is_built else entries(primary, "env")
     names = names_of(given)
     for variable in discovery.variables(resource, service):
         if variable["name"] not in names:
-            yield item_path(f"{container}.env", name=variable["name"])
+            yield item_path(f"{container}.env", variable["name"])
     if is_built:
-        yield item_path("spec.volumes", name=BOOT)
-        yield item_path(f"{container}.volumeMounts", name=BOOT)
+        yield item_path("spec.volumes", BOOT)
+        yield item_path(f"{container}.volumeMounts", BOOT)
     if discovery.service_account(resource) and not own.get("serviceAccountName"):
         yield from ("spec.serviceAccountName", "spec.serviceAccount")
     if service.component_type != "worker":
         return
     yield "spec.terminationGracePeriodSeconds"
-    lifecycle = primary.get("lifecycle")
-    if not isinstance(lifecycle, dict) or "preStop" not in lifecycle:
+    lifecycle: Any = primary.get("lifecycle", {})
+    if isinstance(lifecycle, dict) and "preStop" not in lifecycle:
         yield f"{container}.lifecycle.preStop"
     if "readinessProbe" not in primary and _is_probed(service):
         yield f"{container}.readinessProbe"

@@ -69,6 +69,12 @@ class Live:
         """Return the children once all is Ready, and whose nobody's but ours and controllers'."""
         for name in self.names:
             await self.stage.ready(name, within_seconds=60)
+        # It may still say so from before the reference served it.
+        return await eventually(self._children_that_are_ours, 60)
+
+    def _children_that_are_ours(self) -> dict[str, Manifest]:
+        for name in self.names:
+            assert self._manager not in managers(self.stage.resource(name)), name
         children = self.children()
         for name, child in children.items():
             assert self._manager not in managers(child), name
