@@ -5,8 +5,7 @@ Pure. A child is *held* where it is right that it does not follow its resource: 
 paused, or only an edit of it helps; or the API server refuses the child, or a change of it. So is
 one that is no longer wanted and *stays* until the workload of another kind that succeeds it serves,
 or until all do, where pods run on it: without pods none ever does. A held child stays as it was
-when everything was last calm. Of a kind
-that the API server does not serve there is no object.
+when everything was last calm. Of a kind that the API server does not serve there is no object.
 """
 
 from __future__ import annotations

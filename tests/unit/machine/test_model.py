@@ -93,7 +93,7 @@ def test_what_pods_run_on_stays_while_a_workload_lacks_and_where_no_pods_are() -
     assert moved.let_go() == BROKER | RIGHTS
     assert asking(1, nats={"deploy": True}).let_go() == set()
     assert a_model(*there).staying(moved, now) == BROKER | RIGHTS
-    assert a_model(*there).staying(asking(1, nats={"deploy": True}), now) == set()
+    assert a_model(*RIGHTS, worker).staying(asking(1), now) == set()
     assert a_model(*there, has_pods=True).staying(moved, now) == set()
     lacking = a_model(*there, has_pods=True, absent=frozenset({"LeaderWorkerSet"}))
     assert lacking.staying(asking(2, **MOVED), now) == {*there}
