@@ -37,7 +37,6 @@ from tests.stack.eventually import eventually
 
 _REFUSED = (400, 422)
 _IN_THE_WAY = (404, 409, 422)
-_SCALED = ("Deployment/", "LeaderWorkerSet/")
 _AUTOSCALER = "horizontal-pod-autoscaler"
 
 
@@ -168,8 +167,8 @@ class Run:
         return found
 
     def _may_hand_over(self, name: str, trial: Resource, now: Snapshot) -> bool:
-        """Whether a workload of another kind is there, or may be, that a wanted one succeeds."""
-        return bool(trial.successions().keys() & {*now.objects, *self._rest.asked(name)})
+        """Whether something is there, or may be, that stays for what is asked for instead."""
+        return bool(trial.may_stay() & {*now.objects, *self._rest.asked(name)})
 
     def _has_scaled_anew(self, resource: Resource, now: Snapshot) -> bool:
         """Whether a workload that an autoscaler has is to have another number of replicas."""
@@ -294,7 +293,7 @@ class Run:
 
     async def _scale(self, ref: Ref, replicas: int) -> None:
         found = await self._child_of_ours(ref)
-        if found is None or not ref.startswith(_SCALED):
+        if found is None or kind_of(ref) not in ("Deployment", "LeaderWorkerSet"):
             return
         await self._rest_if_dirty()
         found = await self._child_of_ours(ref)
@@ -335,7 +334,7 @@ class Run:
         del self.model.squats[ref]
         kind, _, name = ref.partition("/")
         await self._request("DELETE", KINDS[kind].path(self._crowd.namespace, name))
-        self._is_dirty = True
+        self._asks_anew()
 
     async def _install(self, kind: str) -> None:
         if self._scene.has_pods:
@@ -354,6 +353,7 @@ class Run:
         self._asks_anew()
 
     def _asks_anew(self) -> None:
+        """What stays for a successor is to be told anew: it may be possible now."""
         for name, resource in self.model.resources.items():
             self._rest.asks(name, resource)
 
