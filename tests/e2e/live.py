@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 
+from crds.kind import Kind
 from crds.kubernetes import LEADER_WORKER_SET, POD, Manifest
 from tests.e2e.stage import CHILD_KINDS, Stage, uid
 from tests.e2e.terminal import Said, Terminal
@@ -18,6 +19,7 @@ from tests.faults.stand_ins.reference_operator import (
 from tests.stack.eventually import eventually
 
 KINDS = (*CHILD_KINDS, LEADER_WORKER_SET)
+"""Where LeaderWorkerSets are installed."""
 SILENT_SECONDS = 2
 """After so long of its silence what AMD's operator served is ours to write."""
 OF_OTHERS = "example.com/of-others"
@@ -30,8 +32,15 @@ DECODE = f"{DISAGGREGATED}-decode"
 class Live:
     """What AMD's operator serves in a namespace: resources that stand in goldens."""
 
-    def __init__(self, stage: Stage, *names: str, manager: str = MANAGER) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        *names: str,
+        manager: str = MANAGER,
+        kinds: tuple[Kind, ...] = CHILD_KINDS,
+    ) -> None:
         self.stage = stage
+        self._kinds = kinds
         self.names = names
         self._manager = manager
         self._goldens = [_in_this_fleet(golden(name)) for name in names]
@@ -82,8 +91,8 @@ class Live:
         return children
 
     def children(self) -> dict[str, Manifest]:
-        """Return all children, LeaderWorkerSets too."""
-        return self.stage.children(KINDS)
+        """Return all children."""
+        return self.stage.children(self._kinds)
 
     def pods(self) -> dict[str, str]:
         """Return which pod (uid) has which name, without those that are on their way out."""
@@ -105,7 +114,7 @@ class Live:
 
     def mark_as_others_do(self) -> None:
         """Somebody labels and annotates every child."""
-        names = [f"{kind.plural}.{kind.group}".rstrip(".") for kind in KINDS]
+        names = [f"{kind.plural}.{kind.group}".rstrip(".") for kind in self._kinds]
         every = (",".join(names), "--selector=infera.amd.com/deployment")
         self.stage.kubectl("label", *every, f"{OF_OTHERS}=1")
         self.stage.kubectl("annotate", *every, f"{OF_OTHERS}=1", "--overwrite")

@@ -89,7 +89,7 @@ def nothing_restarts(live: Live) -> Iterator[None]:
 async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_what_is_edited(
     stage: Stage,
 ) -> None:
-    live = Live(stage, DISAGGREGATED, MULTI_NODE, manager=OF_ITS_IMAGE)
+    live = Live(stage, DISAGGREGATED, MULTI_NODE, manager=OF_ITS_IMAGE, kinds=KINDS)
     live.apply()
     await live.is_served_by_the_reference()
     live.mark_as_others_do()
