@@ -7,7 +7,7 @@ that the API server merges by that key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -85,6 +85,11 @@ def entries(holder: Mapping[str, Json], field: str) -> list[Manifest]:
     """Return the objects of a list, none where the field is absent or is no list of objects."""
     found = holder.get(field)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def names_of(items: Iterable[Manifest]) -> set[str]:
+    """Return the names of objects; what else stands in a name is for the API server to refuse."""
+    return {name for item in items if isinstance(name := item.get("name"), str)}
 
 
 def deduplicated(pod_spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:

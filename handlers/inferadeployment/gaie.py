@@ -64,9 +64,9 @@ def frontend(resource: InferaDeployment, gaie: Gaie, bus: Bus | None) -> Manifes
 
 def added(container: str) -> Iterator[str]:
     """Yield what the frontend's or the picker's container gets though nobody asks for it: paths."""
-    path = item_path("spec.containers", name=container)
+    path = item_path("spec.containers", container)
     for variable in discovery.identity_variables():
-        yield item_path(f"{path}.env", name=variable["name"])
+        yield item_path(f"{path}.env", variable["name"])
     yield f"{path}.readinessProbe"
 
 

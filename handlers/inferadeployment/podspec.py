@@ -18,7 +18,7 @@ from handlers.inferadeployment import discovery, gaie
 from handlers.inferadeployment.drain import PRE_STOP_SECONDS, grace_seconds
 from handlers.inferadeployment.names import service_labels
 from handlers.inferadeployment.nats import Bus
-from handlers.manifests import deduplicated, entries, item_path, without_nulls
+from handlers.manifests import deduplicated, entries, item_path, names_of, without_nulls
 
 CONTAINER = "infera"
 PRIMARY_NAMES = ("main", CONTAINER)
@@ -64,21 +64,24 @@ def added(resource: InferaDeployment, service: Service) -> Iterator[str]:
     own: Manifest = without_nulls(service.extra_pod_spec or {})
     is_built = service.extra_pod_spec is None
     primary = {"name": CONTAINER} if is_built else primary_of(own)
-    container = item_path("spec.containers", name=primary.get("name"))
+    if not isinstance(primary.get("name"), str):
+        return  # the API server refuses it, by its name
+    container = item_path("spec.containers", primary["name"])
     given = without_nulls(service.env or []) if is_built else entries(primary, "env")
-    names = {variable.get("name") for variable in given}
+    names = names_of(given)
     for variable in discovery.variables(resource, service):
         if variable["name"] not in names:
-            yield item_path(f"{container}.env", name=variable["name"])
+            yield item_path(f"{container}.env", variable["name"])
     if is_built:
-        yield item_path("spec.volumes", name=BOOT)
-        yield item_path(f"{container}.volumeMounts", name=BOOT)
+        yield item_path("spec.volumes", BOOT)
+        yield item_path(f"{container}.volumeMounts", BOOT)
     if discovery.service_account(resource) and not own.get("serviceAccountName"):
         yield from ("spec.serviceAccountName", "spec.serviceAccount")
     if service.component_type != "worker":
         return
     yield "spec.terminationGracePeriodSeconds"
-    if "preStop" not in (primary.get("lifecycle") or {}):
+    lifecycle: Any = primary.get("lifecycle", {})
+    if isinstance(lifecycle, dict) and "preStop" not in lifecycle:
         yield f"{container}.lifecycle.preStop"
     if "readinessProbe" not in primary and _is_probed(service):
         yield f"{container}.readinessProbe"
@@ -166,9 +169,7 @@ def _completed(resource: InferaDeployment, service: Service) -> Manifest:
     port = port_of(service)
     if all(item.get("containerPort") != port for item in entries(primary, "ports")):
         _append(primary, "ports", {"containerPort": port})
-    # What else stands in a name is for the API server to refuse.
-    names = (item.get("name") for item in entries(primary, "env"))
-    present = {name for name in names if isinstance(name, str)}
+    present = names_of(entries(primary, "env"))
     for variable in discovery.variables(resource, service):
         if variable["name"] not in present:
             _append(primary, "env", variable)

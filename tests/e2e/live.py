@@ -18,6 +18,8 @@ from tests.faults.stand_ins.reference_operator import (
 from tests.stack.eventually import eventually
 
 KINDS = (*CHILD_KINDS, LEADER_WORKER_SET)
+SILENT_SECONDS = 2
+"""After so long of its silence what AMD's operator served is ours to write."""
 OF_OTHERS = "example.com/of-others"
 """A label and an annotation of somebody else."""
 DISAGGREGATED = "flat-vllm-pd"
@@ -67,6 +69,12 @@ class Live:
         """Return the children once all is Ready, and whose nobody's but ours and controllers'."""
         for name in self.names:
             await self.stage.ready(name, within_seconds=60)
+        # It may still say so from before the reference served it.
+        return await eventually(self._children_that_are_ours, 60)
+
+    def _children_that_are_ours(self) -> dict[str, Manifest]:
+        for name in self.names:
+            assert self._manager not in managers(self.stage.resource(name)), name
         children = self.children()
         for name, child in children.items():
             assert self._manager not in managers(child), name
@@ -84,6 +92,16 @@ class Live:
             for pod in self.stage.cluster.get(POD.path(self.stage.namespace))["items"]
             if "deletionTimestamp" not in pod["metadata"]
         }
+
+    def made_from(self) -> dict[str, Manifest]:
+        """Return what the pods of each workload are made from: another one restarts them."""
+        found = {}
+        for name, child in self.children().items():
+            spec = child.get("spec") or {}
+            template = spec.get("template") or spec.get("leaderWorkerTemplate")
+            if template:
+                found[name] = template
+        return found
 
     def mark_as_others_do(self) -> None:
         """Somebody labels and annotates every child."""
@@ -104,6 +122,7 @@ class Live:
     def diff(self, **settings: str) -> Said:
         """Return what `weir render --diff -A` says."""
         cluster, nats = self.stage.cluster, self.stage.weir.nats
+        settings = {"other_operator_seconds": str(SILENT_SECONDS), **settings}
         variables = {f"WEIR_{name.upper()}": value for name, value in settings.items()}
         terminal = Terminal(nats.url, cluster.kubeconfig(), **variables)
         return terminal.weir("render", "--diff", "-A")

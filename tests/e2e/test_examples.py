@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,10 +28,10 @@ EXAMPLES_IN_ORDER = {
 }
 INDENTED_COMMENT = "#   "
 COLUMNS = {
-    "deepseek": ["sglang", "ready", "<none>", "AllReady"],
-    "qwen": ["sglang", "ready", "<none>", "AllReady"],
-    "qwen-gateway": ["vllm", "ready", "true", "AllReady"],
-    "qwen-pd": ["sglang", "ready", "<none>", "AllReady"],
+    "deepseek": {"BACKEND": "sglang", "STATE": "ready", "GAIE": "", "REASON": "AllReady"},
+    "qwen": {"BACKEND": "sglang", "STATE": "ready", "GAIE": "", "REASON": "AllReady"},
+    "qwen-gateway": {"BACKEND": "vllm", "STATE": "ready", "GAIE": "true", "REASON": "AllReady"},
+    "qwen-pd": {"BACKEND": "sglang", "STATE": "ready", "GAIE": "", "REASON": "AllReady"},
 }
 """By name, what `kubectl get idep -o wide` shows, but for the age."""
 
@@ -75,12 +76,26 @@ async def test_every_example_becomes_ready_and_is_told_in_one_line(
         assert resource["status"]["state"] == "ready"
         assert condition_of(resource, "Warning") == {}
 
-    head, *rows = running.kubectl("get", "idep", "-o=wide").splitlines()
-    assert head.split() == ["NAME", "BACKEND", "STATE", "GAIE", "AGE", "REASON"]
-    shown = {name: [*cells[:3], *cells[4:]] for name, *cells in (row.split() for row in rows)}
+    shown = _table(running.kubectl("get", "idep", "-o=wide"))
+    assert {row.pop("AGE")[-1] for row in shown.values()} <= {"s", "m"}
     assert shown == COLUMNS
-    head = running.kubectl("get", "idep").splitlines()[0]
-    assert head.split() == ["NAME", "BACKEND", "STATE", "AGE", "REASON"]
+    narrow = _table(running.kubectl("get", "idep"))["qwen-gateway"]
+    assert [*narrow] == ["BACKEND", "STATE", "AGE", "REASON"]
 
     async with quiet(running.cluster, running.namespace):
         await running.looked_at_again(*COLUMNS)
+
+
+def _table(printed: str) -> dict[str, dict[str, str]]:
+    """Return by name what kubectl prints below its heads; a cell may be empty."""
+    head, *lines = printed.splitlines()
+    starts = {match[0]: match.start() for match in re.finditer(r"\S+", head)}
+    ends = [*[*starts.values()][1:], None]
+    rows = (
+        {
+            column: line[start:end].strip()
+            for (column, start), end in zip(starts.items(), ends, strict=True)
+        }
+        for line in lines
+    )
+    return {row.pop("NAME"): row for row in rows}

@@ -23,10 +23,10 @@ from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.nats_server import NatsServer
 from handlers.cli.devstack.process import reserve_port
 from handlers.cli.devstack.weir import REPOSITORY
-from tests.e2e.live import KINDS, Live
+from tests.e2e.live import SILENT_SECONDS, Live
 from tests.e2e.stage import Stage
 from tests.faults.stand_ins.reference_operator import OF_ITS_IMAGE
-from tests.witness.quiet import calm
+from tests.stack.eventually import eventually
 
 GUIDE = REPOSITORY / "docs" / "migrate-from-infera-operator.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -97,7 +97,7 @@ def reader(
         "PYTHONPATH": str(REPOSITORY),
         "KUBECONFIG": str(fresh_control_plane.kubeconfig()),
         "SAID_HERE": "\n".join(f"export {name}={shlex.quote(it)}" for name, it in here.items()),
-        variable("other_operator_seconds"): "2",
+        variable("other_operator_seconds"): str(SILENT_SECONDS),
         variable("not_ready_seconds"): "1",
     }
     yield Reader(folder, environment)
@@ -140,7 +140,7 @@ async def test_who_follows_the_guide_changes_operators_there_and_back_without_a_
     live = Live(stage, "nats-absent", manager=OF_ITS_IMAGE)
     live.apply()
     await live.is_served_by_the_reference()
-    await calm(stage.cluster, stage.namespace, KINDS)
+    await eventually(lambda: len(live.pods()) == 3)
 
     said = reader.does("Before")
     assert f"{HOME} " in said
@@ -157,11 +157,13 @@ async def test_who_follows_the_guide_changes_operators_there_and_back_without_a_
     assert "Nothing differs: 1 resource compared." in said
     assert "no pod restarted" in said
     assert f"{stage.namespace}/nats-absent" in said
-    await live.is_ours()
+    children = await live.is_ours()
+    assert len(children) == 8
 
     said = reader.does("Back to AMD's operator")
     assert re.search(r"nats-absent-nats +\{", said)
+    templates = live.made_from()
+    live.mark_as_others_do()
     await live.is_served_by_the_reference()
-    await calm(stage.cluster, stage.namespace, KINDS)
-    assert live.pods() == pods
+    assert (live.made_from(), live.pods()) == (templates, pods)
     assert reader.has_done_all()

@@ -153,26 +153,30 @@ async def test_where_there_is_room_one_of_both_serves_at_every_moment(running: S
 
 
 async def test_edits_to_and_fro_on_a_full_fleet_end_with_what_was_asked_for_last(
-    running: Stage, served: None
+    running: Stage,
 ) -> None:
     """Each of them meets the one before half done: two workloads, one of them on its way out."""
-    del served
-    running.apply(chat(nodes=1))
-    await running.ready("chat")
-    for nodes in (2, 1, 2, 1, 4, 1, 2):
-        running.apply(chat(nodes))
-    await serves_alone(running, LEADER_WORKER_SET)
-    await is_gone(running)
+    with in_thread(StandInLeaderWorkerSets(running.cluster)):
+        running.apply(chat(nodes=1))
+        await running.ready("chat")
+        for nodes in (2, 1, 2, 1, 4, 1, 2):
+            running.apply(chat(nodes))
+        await serves_alone(running, LEADER_WORKER_SET)
+        await is_gone(running)
 
 
 async def test_a_group_that_no_node_would_take_takes_no_pod_away(running: Stage) -> None:
     """The end of what serves would not help it; who is on call is told what would."""
     terminal = Terminal(running.weir.nats.url, running.cluster.kubeconfig())
     where = f"{running.namespace}/chat"
-    picky = chat(nodes=2).with_pod_spec(
-        "worker",
-        containers=[{"name": "main", "image": "registry.example/infera:1"}],
-        nodeSelector={"pool": "none"},
+    picky = (
+        an_infera_deployment("chat")
+        .with_worker(nodes=2, replicas=NODES // 2)
+        .with_pod_spec(
+            "worker",
+            containers=[{"name": "main", "image": "registry.example/infera:1"}],
+            nodeSelector={"pool": "none"},
+        )
     )
     with in_thread(StandInLeaderWorkerSets(running.cluster)):
         running.apply(chat(nodes=1))
@@ -181,13 +185,16 @@ async def test_a_group_that_no_node_would_take_takes_no_pod_away(running: Stage)
             running.apply(picky)
             said = await running.says("chat", "Ready", "False", "Unschedulable", "affinity")
             assert said["message"].startswith("service worker has 0 of 2 groups ready: ")
+            _, row = running.kubectl("get", "idep", "chat", "-o", "wide").splitlines()
+            name, _, state, *_, reason = row.split()
+            assert (name, state, reason) == ("chat", "pending", "Unschedulable")
             handing_over = await running.says("chat", "Warning", "True", "HandingOver", WORKER)
             assert "goes on serving" in handing_over["message"]
             offset = running.audit.offset()
             await running.read_since(offset, "chat")
             why = terminal.does("why", "idep", where)
             assert why.startswith(
-                f"chat is waiting for: room for 2 pods of LeaderWorkerSet {WORKER}: "
+                f"chat is waiting for: room for {NODES} pods of LeaderWorkerSet {WORKER}: "
                 "no node has the labels that the pod asks for"
             )
             assert f"Deployment {WORKER} goes on serving" in why

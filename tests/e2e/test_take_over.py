@@ -25,7 +25,7 @@ from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.weir import shipped_manifests
 from handlers.kept import KEPT
 from tests.builders import InferaDeploymentBuilder
-from tests.e2e.live import DECODE, DISAGGREGATED, KINDS, OF_OTHERS, Live
+from tests.e2e.live import DECODE, DISAGGREGATED, KINDS, OF_OTHERS, SILENT_SECONDS, Live
 from tests.e2e.stage import Stage, container, uid
 from tests.e2e.terminal import Said
 from tests.faults.own_loop import in_thread
@@ -35,9 +35,9 @@ from tests.faults.stand_ins.reference_operator import (
     OF_ITS_IMAGE,
 )
 from tests.stack.eventually import eventually
-from tests.witness.quiet import calm, quiet
+from tests.witness.quiet import quiet
 
-SETTINGS: Mapping[str, Any] = {"other_operator_seconds": 2, "not_ready_seconds": 1}
+SETTINGS: Mapping[str, Any] = {"other_operator_seconds": SILENT_SECONDS, "not_ready_seconds": 1}
 ENGINES_NATS = "nats://weir.infra:4222"
 SHARED_BY_DEFAULT: Mapping[str, str] = {"nats_default": "shared", "nats_engine_url": ENGINES_NATS}
 MULTI_NODE = "multinode"
@@ -79,11 +79,11 @@ def _start_again(stage: Stage) -> None:
 
 @contextmanager
 def nothing_restarts(live: Live) -> Iterator[None]:
-    """Every pod is there after the block that was there before it, and no other."""
-    before = live.pods()
-    assert before
+    """The pods after the block are those before it, and nothing is left that would replace them."""
+    before = live.made_from(), live.pods()
+    assert all(before)
     yield
-    assert live.pods() == before
+    assert (live.made_from(), live.pods()) == before
 
 
 async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_what_is_edited(
@@ -94,8 +94,7 @@ async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_wha
     await live.is_served_by_the_reference()
     live.mark_as_others_do()
     live.scale(5)
-    await eventually(lambda: len(live.pods()) == 16)
-    await calm(stage.cluster, stage.namespace, KINDS)
+    await eventually(lambda: len(live.pods()) == 16, 60)
     before = live.pods()
 
     # Before the switch: it is said what would change, and that no pod would restart.
@@ -113,13 +112,12 @@ async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_wha
         assert kept == {f"StatefulSet/{name}-nats" for name in live.names}
         await stage.says(DISAGGREGATED, "Warning", "True", "TemplateKept", SCALED)
         assert stage.get(DEPLOYMENT, DECODE)["spec"]["replicas"] == 5
-        await calm(stage.cluster, stage.namespace, KINDS)
     assert live.diff() == (0, "", "Nothing differs: 2 resources compared.\n")
 
     # Back to AMD's operator: all that goes is what it takes from an autoscaler.
     _stop(stage)
     await live.is_served_by_the_reference()
-    await calm(stage.cluster, stage.namespace, KINDS)
+    await eventually(lambda: len(live.pods()) == 15, 60)
     went = before.keys() - live.pods().keys()
     assert live.pods().keys() <= before.keys()
     assert [before[one].rsplit("-", 2)[0] for one in went] == [DECODE]
@@ -128,7 +126,6 @@ async def test_a_live_cluster_changes_hands_and_back_and_no_pod_restarts_but_wha
     with nothing_restarts(live):
         _start_again(stage)
         _assert_others_marks_survived(await live.is_ours())
-        await calm(stage.cluster, stage.namespace, KINDS)
 
     await _assert_what_is_removed_goes_and_nothing_else_restarts(live)
     async with quiet(stage.cluster, stage.namespace, kinds=KINDS):
@@ -158,7 +155,7 @@ async def _assert_what_is_removed_goes_and_nothing_else_restarts(live: Live) -> 
     await stage.vanish(f"Deployment/{DISAGGREGATED}-prefill")
     decode = container(stage.get(DEPLOYMENT, DECODE))
     assert "INFERA_DRAIN_TIMEOUT" not in [variable["name"] for variable in decode["env"]]
-    await calm(stage.cluster, stage.namespace, KINDS)
+    await eventually(lambda: len(live.pods()) == 13, 60)
 
     after = live.pods()
     stayed = {name for one, name in before.items() if one in after}
@@ -181,7 +178,6 @@ async def test_the_default_of_nats_is_switched_and_no_broker_goes_and_no_engine_
     stage.apply(_which_does_not_say("ours"))
     await live.is_ours()
     await stage.ready("ours")
-    await calm(stage.cluster, stage.namespace)
     brokers = ["nats-absent-nats", "ours-nats"]
 
     with nothing_restarts(live):
@@ -193,10 +189,9 @@ async def test_the_default_of_nats_is_switched_and_no_broker_goes_and_no_engine_
     await stage.ready("late")
     await stage.says("late", "SharedBus", "True", "SharedBus")
     assert _bus_of(stage, "late") == ENGINES_NATS
-    await calm(stage.cluster, stage.namespace)
 
     # A broker that somebody deletes by accident is made again, and no engine moves meanwhile.
-    engines = _without_brokers(live.pods())
+    engines = _engines(live)
     for lost in (["statefulset"], ["service"], ["statefulset", "service"]):
         broker = _uids(stage, "nats-absent-nats")
         stage.kubectl("delete", *(",".join(lost), "nats-absent-nats"))
@@ -208,8 +203,7 @@ async def test_the_default_of_nats_is_switched_and_no_broker_goes_and_no_engine_
         await eventually(is_made_again)
         await stage.ready("nats-absent")
         assert _bus_of(stage, "nats-absent") == "nats://nats-absent-nats:4222"
-    await calm(stage.cluster, stage.namespace)
-    assert _without_brokers(live.pods()) == engines
+    assert _engines(live) == engines
 
     with nothing_restarts(live):
         back = {**SHARED_BY_DEFAULT, "nats_default": "managed"}
@@ -230,7 +224,6 @@ async def _started_with(stage: Stage, *names: str, **settings: Any) -> None:
     stage.handlers = stage.weir.handlers(**SETTINGS, **settings)
     stage.handlers.wait_ready()
     await stage.looked_at_again(*names)
-    await calm(stage.cluster, stage.namespace)
 
 
 def _brokers(stage: Stage) -> list[str]:
@@ -255,5 +248,11 @@ def _uids(stage: Stage, name: str) -> dict[str, str]:
     return {kind: uid(live) if live else "" for kind, live in found.items()}
 
 
-def _without_brokers(pods: Mapping[str, str]) -> dict[str, str]:
-    return {one: name for one, name in pods.items() if not name.endswith("-nats-0")}
+def _engines(live: Live) -> tuple[dict[str, Manifest], set[str]]:
+    """Return what all pods but brokers are made from, and which pods those are."""
+    made_from = {
+        name: template
+        for name, template in live.made_from().items()
+        if not name.startswith(STATEFUL_SET.kind)
+    }
+    return made_from, {one for one, name in live.pods().items() if not name.endswith("-nats-0")}

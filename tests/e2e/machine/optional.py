@@ -41,15 +41,16 @@ class OptionalKinds:
 
     def restore(self) -> None:
         """All are served."""
-        for kind in sorted(self.absent):
-            self.install(kind)
+        self.install(*self.absent)
 
-    def install(self, kind: str) -> None:
-        """A kind is served."""
-        if kind in self.absent:
-            self._since[kind] = self._audit.offset()
-            install_crds(self._cluster, [CRDS[kind]])
-            self.absent.remove(kind)
+    def install(self, *kinds: str) -> None:
+        """These kinds are served."""
+        new = self.absent.intersection(kinds)
+        if not new:
+            return
+        self._since |= dict.fromkeys(new, self._audit.offset())
+        install_crds(self._cluster, [CRDS[kind] for kind in sorted(new)])
+        self.absent -= new
 
     def are_collected(self, kinds: Iterable[str]) -> bool:
         """Whether the garbage collector watches these kinds since they were installed last."""

@@ -92,22 +92,22 @@ class Resource:
         (found,) = (one for one in children if (one["kind"], one["metadata"]["name"]) == wanted)
         return await self.desk.live(found)
 
-    async def is_rolled_back(self, by: str = REFERENCE) -> Manifest:
+    async def is_rolled_back(self, by: str = REFERENCE, field: str = "lifecycle") -> Manifest:
         """Return the worker once the reference took fields of its pods away, and served them."""
         back = deepcopy(await self.workload())
         (container,) = back["spec"]["template"]["spec"]["containers"]
         container["env"] = [one for one in container["env"] if one["name"] != "POD_IP"]
-        del container["lifecycle"], back["metadata"]["managedFields"]
+        del container[field], back["metadata"]["managedFields"]
         before = await put(self.desk, back, by=by)
         assert managers(before) == {"weir"}
         await self.is_served(by)
         return before
 
     async def is_served(self, by: str = REFERENCE) -> None:
-        """The reference said that pods were not ready, and that they are."""
+        """The reference said something else, and then what we said."""
         resource = await self.read()
         said = resource["status"]
-        for state in ("pending", said["state"]):
+        for state in ("initializing", said["state"]):
             resource = await self._says({**resource, "status": {**said, "state": state}}, by)
         assert self.owner_of_status(resource) == {by, "weir"}
 
@@ -189,17 +189,22 @@ async def test_where_nothing_differs_the_status_alone_is_taken_back_once(
     assert desk.written == []
 
 
-@pytest.mark.parametrize("first", ["paused", "edited"])
-async def test_nor_after_a_pause_nor_with_an_edit_under_way(resource: Resource, first: str) -> None:
+@pytest.mark.parametrize("first", ["paused", "edited", "for a second time"])
+async def test_nor_after_a_pause_nor_with_an_edit_under_way_nor_once_more(
+    resource: Resource, first: str
+) -> None:
     before = await resource.is_rolled_back()
     replicas = 0
+    if first == "for a second time":
+        await resource.look()
+        before = await resource.is_rolled_back(field="readinessProbe")
     if first == "paused":
         await resource.edit({"metadata": {"annotations": {ANNOTATION: "true"}}})
         for _ in range(2):
             assert [what for what in await resource.look() if "Deployment/" in what[:20]] == []
         assert (await resource.workload())["spec"] == before["spec"]
         await resource.edit({"metadata": {"annotations": {ANNOTATION: None}}})
-    else:
+    elif first == "edited":
         replicas = 1
         await resource.edit_worker(replicas=replicas)
     await resource.look()
