@@ -148,3 +148,26 @@ async def test_no_pods_wanted_none_wait_for_a_successor_that_cannot_be_made(runn
     await running.vanish("Deployment/chat-worker")
     assert running.find(DEPLOYMENT, "chat-server") is not None
     running.cluster.kubectl("delete", "-f-", document=refused)
+
+
+async def test_groups_of_a_silent_controller_are_not_ready_before_it_has_met_an_edit(
+    running: Stage,
+) -> None:
+    """Its old releases report no generation; while it is down their last word is of before."""
+    chat = an_infera_deployment("chat").with_worker(replicas=1, nodes=2)
+    with in_thread(StandInLeaderWorkerSets(running.cluster, says_generation=False)):
+        running.apply(chat)
+        await running.ready("chat")
+    for edited in (chat.with_image("registry.example/infera:2"), chat.with_env("LEVEL", "high")):
+        running.apply(edited)
+        await running.says("chat", "Ready", "False", "RollingOut", "has not met the present one")
+        await running.looked_at_again("chat")
+        await running.says("chat", "Ready", "False", "RollingOut", "has not met the present one")
+    running.apply(chat)
+    await running.ready("chat")
+    with in_thread(StandInLeaderWorkerSets(running.cluster, says_generation=False)):
+        running.apply(chat.with_image("registry.example/infera:2"))
+        await running.ready("chat")
+        assert running.get(LEADER_WORKER_SET, "chat-worker")["status"]["updatedReplicas"] == 1
+        running.kubectl("delete", "idep/chat")
+        await running.vanish("InferaDeployment/chat")
