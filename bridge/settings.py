@@ -39,7 +39,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nats_engine_url: str = ""
     """The engines' side of the same NATS, as pods reach it; written into pods."""
     nats_default: Literal["managed", "shared"] = "managed"
-    """Which NATS a deployment gets that does not say."""
+    """Which NATS a deployment gets that does not say; shared needs an engine URL."""
     nats_replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Replicas of the streams: 3 on a NATS cluster."""
     own_namespace: str = "weir-system"
@@ -96,6 +96,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """While a resource is not ready it is looked at this often, at first."""
     not_ready_seconds_max: _Positive = 60.0
     """While it has not been ready for long, this often."""
+    successor_pods_seconds: _Positive = 30.0
+    """A workload gives way to its successor of another kind once that lacks pods for so long.
+
+    No quota and no gate is told of in the status of a LeaderWorkerSet; a controller that lives
+    makes pods within seconds.
+    """
     rollouts_per_minute: Annotated[int, Meta(ge=1, le=1000)] = 10
     """So many workloads a minute get new pods because Weir renders them anew; edits are free."""
     other_renderer_seconds: _Positive = 5.0

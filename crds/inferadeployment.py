@@ -220,6 +220,12 @@ class Spec(Struct, frozen=True, kw_only=True, rename="camel"):
             "discoveryBackend etcd needs etcdEndpoint: set it to host:port of an etcd, or set"
             " discoveryBackend to kubernetes",
         ),
+        # Not on the field itself: the server would repeat the value, password included.
+        rule(
+            "!has(self.etcdEndpoint) || !self.etcdEndpoint.contains('@')",
+            "etcdEndpoint must not hold a user or password, which every reader of a pod would see:"
+            " set it to host:port of an etcd that takes the pods without",
+        ),
         rule(
             "!has(self.gaie) || !has(self.gaie.enabled) || !self.gaie.enabled"
             " || (has(self.image) && self.image != '')"

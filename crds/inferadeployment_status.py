@@ -31,13 +31,13 @@ class GaieStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     inference_pool_name: str = ""
     """Name of the InferencePool."""
     inference_pool_ready: bool = False
-    """True when the pool exists and is accepted where it says so."""
+    """True when the pool exists and no Gateway that reports of it has anything against it."""
     http_route_name: str = ""
     """Name of the HTTPRoute."""
     http_route_accepted: bool = False
     """True when the Gateway accepted the route."""
     ready: bool = False
-    """True when picker, pool and route are ready."""
+    """True when picker and pool are ready, and the route is accepted and leads to the pool."""
 
 
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):

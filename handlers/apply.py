@@ -27,7 +27,7 @@ from bridge.telemetry import logger
 from crds.contract import Contract
 from crds.kind import Kind
 from crds.kubernetes import Manifest
-from handlers import kept, plan
+from handlers import kept, plan, silent
 from handlers.errors import (
     CONFLICT_RETRY_SECONDS,
     DependencyDown,
@@ -46,10 +46,10 @@ from handlers.fields import (
     without,
 )
 from handlers.handler import ChildName, Problem
-from handlers.lookout import OTHER_OPERATORS, Lookout
+from handlers.lookout import Lookout, other_operators, was_served_by_another
 from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL, Reads
-from handlers.take_over import UNKNOWN_FIELDS_MAX, taken_over
+from handlers.take_over import UNKNOWN_FIELDS_MAX, Asks, taken_over, with_fields_taken
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
@@ -98,6 +98,8 @@ class Making(Struct, frozen=True, kw_only=True):
     """Of the children, some of them under way since before the resource was read."""
     spared: Mapping[ChildName, str]
     """Children whose pods do not restart over a take-over (Rendering.spared)."""
+    added: Mapping[ChildName, tuple[str, ...]] = {}
+    """What nobody asked for of which pods (Rendering.added)."""
     is_birth: bool
     """The resource was never reconciled: create first, look only when something is there."""
 
@@ -191,7 +193,7 @@ async def yield_to_others(making: Making, lives: Collection[Manifest | None]) ->
     that, two operators during a take-over, or two versions during a rolling upgrade, would write
     over each other.
     """
-    making.lookout.require_silence(*lives)
+    making.lookout.require_silence(*lives, owner=making.owner)
     wrote = max((plan.renderer_of(live) for live in lives if live is not None), default=0)
     if wrote > making.renderer and await making.newest_renderer() > making.renderer:
         why = f"renderer {wrote} wrote the children, this handler has {making.renderer}"
@@ -259,11 +261,17 @@ async def _bring_in_line(
 ) -> Child:
     """Make an object that is ours as it is rendered, whoever wrote what of it."""
     asked = making.spared.get(name)
-    is_anothers = kept.is_anothers(live, OTHER_OPERATORS, is_spared=asked is not None)
+    is_anothers = kept.is_anothers(
+        live,
+        other_operators(live, making.owner),
+        is_spared=asked is not None,
+        was_served=was_served_by_another(making.owner),
+    )
     unchangeable = kept.unchangeable(manifest, live)
     if is_anothers:
+        asks = Asks(image=asked, added=making.added.get(name, ()))
         manifest = await taken_over(
-            making.writer, making.kind(name.kind), (manifest, live), making.owner, asked
+            making.writer, making.kind(name.kind), (manifest, live), making.owner, asks
         )
     else:
         manifest = making.fitted(manifest, live)
@@ -273,13 +281,9 @@ async def _bring_in_line(
     if plan.must_recreate(manifest, live):
         await making.writer.delete(making.kind(name.kind), live)
         return await _create(making, name, manifest)
-    entries = merged(live, OTHER_OPERATORS)
-    if entries is not None and plan.may_drop_a_path(manifest, live, OTHER_OPERATORS):
-        # What was applied is forgotten with it, so that whoever goes on where we die in between
-        # still knows that the template is another's.
-        live = await making.writer.take_fields(
-            making.kind(name.kind), live, entries, forgets=is_anothers
-        )
+    live = await with_fields_taken(
+        making.writer, making.kind(name.kind), (manifest, live), making.owner, forgets=is_anothers
+    )
     child = await _apply_over_edits(making, name, manifest, live)
     return msgspec.structs.replace(child, unchangeable=unchangeable)
 
@@ -299,6 +303,7 @@ async def _apply_over_edits(
         entries = taken_back(live) or merged(live, ()) if exc.reason == "Invalid" else None
         if entries is None:
             raise
+        entries = kept.apart(manifest, live, entries)
         live = await making.writer.take_fields(making.kind(name.kind), live, entries)
         return await _apply(making, name, manifest, live, empty)
 
@@ -310,7 +315,7 @@ async def _apply(
     kind = making.kind(name.kind)
     left_out = list(dropped)
     for _ in range(UNKNOWN_FIELDS_MAX):
-        sent = plan.marked(manifest, making.renderer, left_out)
+        sent = plan.marked(manifest, making.renderer, left_out, silent.remembered(live))
         for lost in left_out:
             sent = without(sent, lost.path)
         try:

@@ -151,7 +151,7 @@ class Attempt:
         error: Exception
         try:
             self._state = await load_state(self._at.bus, self._key)
-            if self._delivery.event.type is EventType.REFERRED:
+            if self._delivery.is_referred:
                 # What it lacked may be there now, or in a moment: a CRD is served a little late.
                 self._state = self._state.with_refused_due()
             settlement = await self._judged()

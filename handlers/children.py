@@ -30,12 +30,14 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
-from handlers.handover import Handover, open_handovers
+from handlers.handover import open_handovers
 from handlers.lookout import Lookout
 from handlers.plan import Standing
 from handlers.prune import listed, prune, stale_candidates
 from handlers.reads import Reads
 from handlers.settle import held_children
+from handlers.stays import Stay
+from handlers.underlying import still_needed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,8 +75,8 @@ class Matched(Struct, frozen=True, kw_only=True):
     children: list[Child]
     problems: list[Problem]
     """What is not as it should be."""
-    handovers: tuple[Handover, ...] = ()
-    """What is stale and serves on."""
+    stays: tuple[Stay, ...] = ()
+    """What is stale and stays for now."""
 
 
 def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
@@ -83,7 +85,7 @@ def wanted_of(handler: AnyHandler, resource: Manifest, facts: Facts) -> Wanted:
 
 
 async def wanted_in_cluster(
-    handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
+    event: ChangeEvent, handler: AnyHandler, resource: Manifest, facts: Facts, reads: Reads
 ) -> Wanted:
     """
     Return what a resource asks for beside the children that it has.
@@ -91,6 +93,7 @@ async def wanted_in_cluster(
     Raises TerminalError where only an edit of it helps.
     """
     typed = decoded(handler, resource)
+    facts = msgspec.structs.replace(facts, is_birth=is_birth(event, resource))
     return _wanted(handler, typed, await with_existing(handler, resource, typed, facts, reads))
 
 
@@ -103,17 +106,17 @@ async def with_existing(
     One of somebody else, or of a former resource of this name, is not there: it is not ours to
     keep. One that is being deleted is there until it is gone.
     """
-    names = handler.depends_on(typed, facts)
+    names = [*reads.possible(handler.depends_on(typed, facts))]
     if not names:
         return facts
     reads.begin(names)
     lives = {name: await reads.see(name) for name in names}
     ours = (Standing.OURS, Standing.ORPHAN)
-    existing = frozenset(
-        name
+    existing = {
+        name: live
         for name, live in lives.items()
         if live is not None and plan.standing(live, resource, handler.contract) in ours
-    )
+    }
     return msgspec.structs.replace(facts, existing=existing)
 
 
@@ -161,10 +164,8 @@ async def match_children(
         lookout=lookout,
         reads=reads,
         spared=wanted.rendering.spared,
-        # A timer brings no hint, and was armed by somebody who looked.
-        is_birth=event.type is not EventType.TIMER
-        and not event.children
-        and not (resource.get("status") or {}),
+        added=wanted.rendering.added,
+        is_birth=is_birth(event, resource),
     )
     rendering = wanted.rendering
     glanced = await glance(event, rendering, state, making)
@@ -182,12 +183,29 @@ async def match_children(
         stale += await listed(making, handler.pod_selector(wanted.typed))
     stale += tuple(recorded)
     handovers = await open_handovers(
-        making, handler, wanted.typed, rendering.succeeds, children, stale
+        making,
+        handler,
+        wanted.typed,
+        rendering.succeeds,
+        children,
+        stale,
+        state.short,
+        now=time.time(),
+        patience_seconds=world.settings.successor_pods_seconds,
     )
+    needed = await still_needed(making, handler, wanted.typed, rendering, children, stale)
+    stays = (*handovers, *needed)
     # A dry run tells of what goes, even where that is later; not of what would stay for good.
-    kept = [one.predecessor for one in handovers if one.is_blocked or not world.settings.dry_run]
+    kept = [one.child for one in stays if one.is_blocked or not world.settings.dry_run]
     problems += await prune(making, (*names, *kept), stale)
-    return Matched(children=children, problems=problems, handovers=handovers)
+    return Matched(children=children, problems=problems, stays=stays)
+
+
+def is_birth(event: ChangeEvent, resource: Manifest) -> bool:
+    """Return whether a resource was never reconciled, as far as the event and its status tell."""
+    # A timer brings no hint, and was armed by somebody who looked.
+    is_first = event.type is not EventType.TIMER and not event.children
+    return is_first and not (resource.get("status") or {})
 
 
 def lists(event: ChangeEvent, resyncs_per_list: int) -> bool:

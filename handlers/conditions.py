@@ -24,6 +24,8 @@ DEGRADED = "Degraded"
 """True when something that the spec asks for is missing or not as asked."""
 WARNING = "Warning"
 """True when something is worth knowing, and nothing is missing; absent otherwise."""
+SHARED_BUS = "SharedBus"
+"""True when KV-cache events of others come over the same NATS; absent otherwise."""
 
 
 class Reason(StrEnum):
@@ -51,6 +53,8 @@ class Reason(StrEnum):
     """Wait: the Gateway has not accepted a route or pool yet. If it stays, look at the Gateway."""
     NOT_ACCEPTED = "NotAccepted"
     """Mend what the Gateway says of the route or the pool."""
+    NOT_RESOLVED = "NotResolved"
+    """Mend what the Gateway says of what the route or the pool refers to: nothing comes through."""
     STALLED = "Stalled"
     """Mend what keeps the workload from its pods: a quota, or what its deadline passed over."""
     INVALID_SPEC = "InvalidSpec"
@@ -82,7 +86,7 @@ class Reason(StrEnum):
     ETCD_DISCOVERY = "EtcdDiscovery"
     """Use Kubernetes discovery where requests must not be lost when workers end."""
     HANDING_OVER = "HandingOver"
-    """Wait: a workload of the former kind serves until its successor does."""
+    """Wait: what is no longer asked for stays until what comes serves; Ready says what it lacks."""
     TEMPLATE_KEPT = "TemplateKept"
     """Nothing to do: pods of another operator's making go on until an edit asks for others."""
     SCALED_BY_OTHER = "ScaledByOther"
@@ -100,6 +104,7 @@ _PROBLEMS = frozenset(
         Reason.CONTAINER_NOT_STARTED,
         Reason.CRASHING,
         Reason.NOT_ACCEPTED,
+        Reason.NOT_RESOLVED,
         Reason.STALLED,
         Reason.INVALID_SPEC,
         Reason.INVALID_NAME,
@@ -114,6 +119,8 @@ _PROBLEMS = frozenset(
 """Reasons that make an event a warning when Ready is False for them."""
 _NO_WARNINGS = frozenset({Reason.HANDING_OVER, Reason.SCALED_BY_OTHER, Reason.TEMPLATE_KEPT})
 """Reasons of a Warning that ask nothing of anybody: an Event for one is an ordinary one."""
+_NOTICES = (WARNING, SHARED_BUS)
+"""Types of conditions that take nothing from Ready; each is told for itself."""
 MESSAGE_LENGTH_MAX = 1024
 """Of a condition's message; the standard allows 32,768, a reader much less."""
 
@@ -195,7 +202,7 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
         is_end = status == "False" and type_ != READY
         if is_end and (former is None or type_ == PROGRESSING or changed):
             continue
-        if type_ != WARNING and any(told.reason == reason for told in changed):
+        if type_ not in _NOTICES and any(told.reason == reason for told in changed):
             continue
         is_warning = _is_warning(type_, status, reason)
         if is_birth and not is_warning and (type_, status) != (READY, "True"):
@@ -257,4 +264,4 @@ def _is_warning(type_: str, status: str, reason: str) -> bool:
         return status == "False" and reason in _PROBLEMS
     if reason in _NO_WARNINGS:
         return False
-    return type_ in (DEGRADED, WARNING) and status == "True"
+    return type_ in (DEGRADED, *_NOTICES) and status == "True"

@@ -46,7 +46,7 @@ async def glance(
     rendered = {plan.child_name(manifest): manifest for manifest in rendering.children}
     workloads = {kind.kind for kind in making.contract.workloads}
     lives = await making.read_all([name for name in rendered if name.kind in workloads])
-    making.lookout.require_silence(*lives.values())
+    making.lookout.require_silence(*lives.values(), owner=making.owner)
     if not all(_is_as_rendered(rendered[name], live, making) for name, live in lives.items()):
         return None
     stand = {**rendered, **lives}

@@ -35,8 +35,10 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     nats_default: str = "managed"
     nats_engine_url: str = ""
-    existing: frozenset[ChildName] = frozenset()
-    """Of the children that the rendering depends on, those that the resource has already."""
+    is_birth: bool = False
+    """The resource was never reconciled, and no workload of it is known."""
+    existing: Mapping[ChildName, Manifest] = {}
+    """Of the children that the rendering depends on, those that the resource has, as they are."""
 
 
 class Notice(Struct, frozen=True, kw_only=True):
@@ -62,11 +64,24 @@ class Rendering(Struct, frozen=True, kw_only=True):
     With the image that the resource itself names for them, empty where it names none: the template
     that was found stays until that is an image which it does not run.
     """
+    added: Mapping[ChildName, tuple[str, ...]] = {}
+    """
+    What nobody asked for of the pods of which workloads: the kind adds it by itself.
+
+    Dotted paths in the pod template. Another version of an operator may add other things, so what
+    differs in nothing else is no edit that was not carried out yet.
+    """
     succeeds: Mapping[ChildName, ChildName] = {}
     """
     Workloads of another kind that rendered ones replace: the former one to its successor.
 
     Prune lets the former one go once the successor serves, or cannot for want of its place.
+    """
+    underlying: tuple[ChildName, ...] = ()
+    """
+    Children that pods of the workloads run on, rendered or not: a broker, what pods may do.
+
+    One that is not rendered stays until the workloads serve as asked, and the pods of before ended.
     """
 
 
@@ -79,6 +94,14 @@ class Problem(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.child.kind} {self.child.name}: {self.message}"
+
+
+class Short(Struct, frozen=True, kw_only=True):
+    """A workload whose successor has fewer pods than it should, and for how long."""
+
+    workload: ChildName
+    since: float
+    """Unix time of the first of the looks in a row that found that."""
 
 
 class Noted(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,7 +146,7 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     render: Callable[[R, Facts], Rendering]
     """`render(resource, facts)`; raises TerminalError where only an edit helps."""
     depends_on: Callable[[R, Facts], tuple[ChildName, ...]] = on_nothing
-    """Children whose existence (`facts.existing`) the rendering depends on; mostly none."""
+    """Children that the rendering depends on (`facts.existing`); mostly none."""
     status: Callable[[R, Observation], Manifest]
     """The whole `status` that the resource should have now; conditions included."""
     refused: Callable[[Manifest, TerminalError, str], Manifest]
@@ -136,6 +159,10 @@ class Handler(Struct, Generic[R], frozen=True, kw_only=True):
     """`serves(resource, child, live)`: does that workload do what is asked of it, as it is now?"""
     pods_of: Callable[[R, ChildName], str]
     """Label selector of the pods of one workload, and of no other kind's workload of its name."""
+    workload_of: Callable[[R, Manifest], ChildName | None]
+    """`workload_of(resource, pod)`: the workload that a pod is of, by its labels; or None."""
+    pods_due: Callable[[Manifest], int]
+    """`pods_due(live)`: the pods that a workload's controller, having seen it, makes at once."""
 
 
 AnyHandler = Handler[Any]

@@ -2,8 +2,8 @@
 When a workload changes its kind: the former one serves until the new one does.
 
 The successor is made like any child; here is decided whether its predecessor may go. It may once
-the successor serves, or a pod of the successor finds no node: on a full fleet both would wait for
-each other for ever. Pods are not watched, so a look at them comes by time.
+the successor serves, or does not find its place: on a full fleet both would wait for each other for
+ever. Pods are not watched, so a look at them comes by time.
 """
 
 from __future__ import annotations
@@ -12,34 +12,23 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from crds.kubernetes import POD
 from handlers import plan
-from handlers.conditions import Reason
-from handlers.handler import ChildName, Notice
 from handlers.manifests import entries
 from handlers.plan import Standing
-from handlers.pods import is_unschedulable
+from handlers.pods import is_gated, lacks_room
+from handlers.stays import Stay
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
     from handlers.apply import Child, Making
-    from handlers.handler import AnyHandler
+    from handlers.handler import AnyHandler, ChildName, Short
 
 PODS_MAX = 500
-"""Pods of one successor that are asked for; one that finds no node is enough."""
+"""Pods of one successor that are asked for; one that lacks room is enough."""
 OUT_OF_QUOTA = "exceeded quota"
 """Words of the API server for a pod that a ResourceQuota keeps from being made."""
-
-
-class Handover(Struct, frozen=True, kw_only=True):
-    """A workload that is no longer wanted and yet stays, and whom it waits for."""
-
-    predecessor: ChildName
-    successor: ChildName
-    is_blocked: bool
-    """The successor could not be made, so the predecessor is all there is."""
 
 
 async def open_handovers(
@@ -49,8 +38,16 @@ async def open_handovers(
     succeeds: Mapping[ChildName, ChildName],
     children: Iterable[Child],
     candidates: Iterable[ChildName],
-) -> tuple[Handover, ...]:
-    """Return the candidates that must not go yet; nothing is written."""
+    short: Iterable[Short],
+    *,
+    now: float,
+    patience_seconds: float,
+) -> tuple[Stay, ...]:
+    """
+    Return the candidates that must not go yet; nothing is written.
+
+    *short* is what the last look found of them, *now* is Unix time.
+    """
     made = {child.name: child for child in children}
     successors = {
         name: made[succeeds[name]]
@@ -58,6 +55,7 @@ async def open_handovers(
         if succeeds.get(name) in made
     }
     lives = await making.read_all([*successors])
+    since = {one.workload: one.since for one in short}
     found = []
     for name, successor in successors.items():
         live = lives[name]
@@ -65,32 +63,40 @@ async def open_handovers(
             continue  # there is nothing that could serve
         if plan.standing(live, making.owner, making.contract) is not Standing.OURS:
             continue
-        if successor.live is not None and handler.serves(typed, successor.name, successor.live):
+        if successor.live is None:
+            found.append(_blocked(name, successor.name))
             continue
-        is_blocked = successor.problem is not None
-        if is_blocked or not await _lacks_its_place(making, handler, typed, successor):
-            found.append(
-                Handover(predecessor=name, successor=successor.name, is_blocked=is_blocked)
-            )
+        if handler.serves(typed, successor.name, successor.live):
+            continue
+        pods = await _pods(making, handler, typed, successor.name, successor.live)
+        if is_out_of_quota(successor.live) or any(map(lacks_room, pods)):
+            continue
+        short_since = 0.0
+        if is_short_of(pods, handler.pods_due(successor.live)):
+            short_since = since.get(name, now)
+            if now - short_since >= patience_seconds:
+                continue
+        found.append(_waiting(name, successor.name, short_since, patience_seconds))
     return tuple(found)
 
 
-async def _lacks_its_place(
-    making: Making, handler: AnyHandler, typed: Any, successor: Child
-) -> bool:
-    """Return whether a pod of the successor finds no node, or may not be made for a quota."""
-    if successor.live is None:
-        return False
-    if is_out_of_quota(successor.live):
-        return True
+async def _pods(
+    making: Making, handler: AnyHandler, typed: Any, name: ChildName, workload: Manifest
+) -> list[Manifest]:
     data = await making.kube.list_objects(
-        POD,
-        making.namespace,
-        label_selector=handler.pods_of(typed, successor.name),
-        limit=PODS_MAX,
+        POD, making.namespace, label_selector=handler.pods_of(typed, name), limit=PODS_MAX
     )
     pods = msgspec.json.decode(data).get("items") or ()
-    return any(is_unschedulable(pod) and is_pod_of(pod, successor.live) for pod in pods)
+    return [pod for pod in pods if is_pod_of(pod, workload)]
+
+
+def is_short_of(pods: Iterable[Manifest], due: int) -> bool:
+    """
+    Return whether pods are lacking, or wait for a gate to be lifted.
+
+    One on its way out counts: its controller makes the next one when it is gone.
+    """
+    return sum(not is_gated(pod) for pod in pods) < min(due, PODS_MAX)
 
 
 def is_pod_of(pod: Manifest, workload: Manifest) -> bool:
@@ -109,20 +115,24 @@ def is_out_of_quota(workload: Manifest) -> bool:
     )
 
 
-def notices_of(handovers: Iterable[Handover]) -> tuple[Notice, ...]:
-    """Return what the status says of workloads that wait for their successors."""
-    return tuple(
-        Notice(reason=Reason.HANDING_OVER, message=waits_for(handover), degraded=False)
-        for handover in handovers
+def _blocked(predecessor: ChildName, successor: ChildName) -> Stay:
+    return Stay(
+        child=predecessor,
+        why=f"goes on serving: its successor, {' '.join(successor)}, could not be made yet",
+        is_blocked=True,
     )
 
 
-def waits_for(handover: Handover) -> str:
-    """Return which workload stays, and until when."""
-    predecessor, successor = " ".join(handover.predecessor), " ".join(handover.successor)
-    if handover.is_blocked:
-        return f"{predecessor} goes on serving: its successor, {successor}, could not be made yet"
-    return (
-        f"{predecessor} goes on serving until its successor, {successor}, is ready, or one of the "
-        f"successor's pods finds no node"
+def _waiting(
+    predecessor: ChildName, successor: ChildName, short_since: float, patience_seconds: float
+) -> Stay:
+    why = (
+        f"goes on serving until its successor, {' '.join(successor)}, is ready, or one of the "
+        f"successor's pods lacks room"
     )
+    if short_since:
+        why += (
+            f"; pods of the successor are lacking or gated, by a quota perhaps: if that lasts "
+            f"{patience_seconds:g} s, it goes"
+        )
+    return Stay(child=predecessor, why=why, short_since=short_since)

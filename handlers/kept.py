@@ -8,7 +8,7 @@ asks for other pods. And what no StatefulSet lets itself be changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from crds.kubernetes import STATEFUL_SET, Manifest
 from handlers.fields import MANAGER, FieldSet, entries_of, merged
-from handlers.owned import owned_part
+from handlers.owned import less, owned_part, repeated
 from handlers.plan import APPLIED, annotation, rendering_hash
 from handlers.quantities import same_value
 
@@ -53,8 +53,49 @@ def fitted(manifest: Manifest, live: Manifest, asked: str | None) -> Manifest:
     """
     kept = kept_by(live)
     if kept is None or not is_kept_still(kept, manifest, asked):
-        return with_immutable(manifest, live)
+        return released(manifest, live, kept)
     return with_template(manifest, live, kept)
+
+
+def released(manifest: Manifest, live: Manifest, kept: Kept | None) -> Manifest:
+    """
+    Return the rendering for a child that no longer keeps the template that it kept, if any.
+
+    A StatefulSet without a claim that our pods mount can never have that, and would be refused with
+    our template: there only the images become ours, and the volumes stay mounted as they are.
+    """
+    if not _lacks_a_mounted_claim(manifest, live):
+        return with_immutable(manifest, live)
+    found = kept or taken_from(manifest, live, ())
+    return with_template(manifest, live, _with_images_of(manifest, found))
+
+
+def _lacks_a_mounted_claim(manifest: Manifest, live: Manifest) -> bool:
+    if live.get("kind") != STATEFUL_SET.kind:
+        return False
+    wanted, held = (
+        {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates") or ()}
+        for one in (manifest, live)
+    )
+    mounted = {
+        mount["name"]
+        for container in _containers(manifest["spec"]["template"])
+        for mount in container.get("volumeMounts") or ()
+    }
+    return not (wanted & mounted) <= held
+
+
+def _with_images_of(manifest: Manifest, kept: Kept) -> Kept:
+    """Return a kept template that runs the images of the rendering, container by container."""
+    rendered = _containers(manifest["spec"]["template"])
+    images = {container["name"]: container["image"] for container in rendered}
+    pod = kept.template["spec"]
+    containers = [
+        {**container, "image": images.get(container["name"], container.get("image"))}
+        for container in _containers(kept.template)
+    ]
+    template = {**kept.template, "spec": {**pod, "containers": containers}}
+    return Kept(template=template, instead=_template_hash(manifest))
 
 
 def with_template(manifest: Manifest, live: Manifest, kept: Kept) -> Manifest:
@@ -99,12 +140,16 @@ def is_kept_still(kept: Kept, manifest: Manifest, asked: str | None) -> bool:
     return not asked or asked in _images(kept.template)
 
 
-def is_anothers(live: Manifest, others: Collection[str], *, is_spared: bool) -> bool:
+def is_anothers(
+    live: Manifest, others: Collection[str], *, is_spared: bool, was_served: bool = False
+) -> bool:
     """
     Return whether another operator wrote a child's pod template, as far as anybody knows.
 
     Ours carries the annotation of what was applied; one whose fields were taken over, and that was
     not applied to yet, does not. One that is spared is another's, whoever it was, until we applied.
+    Who only removes fields leaves no trace in the child: so any is another's whose resource another
+    operator served since we did (`was_served`).
     """
     field = _template_field(live)
     if not field:
@@ -113,7 +158,7 @@ def is_anothers(live: Manifest, others: Collection[str], *, is_spared: bool) -> 
     if not annotation(live, APPLIED):
         managers = {entry.get("manager") for entry in entries}
         return is_spared or not managers.isdisjoint({MANAGER, *others})
-    if annotation(live, KEPT) and kept_by(live) is None:
+    if was_served or (annotation(live, KEPT) and kept_by(live) is None):
         return True
     return any(
         f"f:{field}" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
@@ -126,7 +171,8 @@ def taken_from(manifest: Manifest, live: Manifest, others: Iterable[str]) -> Kep
     """
     Return the template of a child as we would own it once the other operators' fields are ours.
 
-    Without what people and controllers added: it stays, and stays theirs.
+    Without what people and controllers added: it stays, and stays theirs; and without what a list
+    holds more than once, as POST and PUT let it: no apply could say that, and what none says stays.
     """
     field = _template_field(live)
     template: Manifest = live["spec"][field]
@@ -142,6 +188,32 @@ def taken_from(manifest: Manifest, live: Manifest, others: Iterable[str]) -> Kep
             rest.append(owned)
     part = owned_part(template, mine, rest) if mine else template
     return Kept(template=part, instead=_template_hash(manifest))
+
+
+def apart(
+    manifest: Manifest, live: Manifest, entries: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """
+    Return `managedFields` with what a kept template holds more than once in an entry of its own.
+
+    An apply that does not name it would remove what our Apply entry owns of it. An Update entry of
+    ours is merged with that one again before a path goes (fields.py, `merged`): an edit reaches it.
+    """
+    if not annotation(manifest, KEPT):
+        return entries
+    field = f"f:{_template_field(live)}"
+    result: list[dict[str, Any]] = []
+    for entry in entries:
+        fields = entry.get("fieldsV1") or {}
+        owned = (fields.get("f:spec") or {}).get(field) or {}
+        twice = repeated(live["spec"][field[2:]], owned) if entry.get("manager") == MANAGER else {}
+        if not twice:
+            result.append(entry)
+            continue
+        theirs: FieldSet = {"f:spec": {field: twice}}
+        result.append({**entry, "fieldsV1": less(fields, theirs)})
+        result.append({**entry, "operation": "Update", "fieldsV1": theirs})
+    return result
 
 
 def unchangeable(manifest: Manifest, live: Manifest) -> tuple[str, ...]:
@@ -222,5 +294,8 @@ def _template_hash(manifest: Manifest) -> str:
 
 
 def _images(template: Manifest) -> set[str]:
-    containers = (template.get("spec") or {}).get("containers") or ()
-    return {str(container.get("image")) for container in containers}
+    return {str(container.get("image")) for container in _containers(template)}
+
+
+def _containers(template: Manifest) -> Sequence[Manifest]:
+    return (template.get("spec") or {}).get("containers") or ()

@@ -8,8 +8,9 @@ a write through `scale`, of which that server notes no time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct
 
@@ -21,6 +22,13 @@ from handlers.fields import entries_of
 
 OTHER_OPERATORS = ("infera-operator", "cgn-operator")
 """Field managers of the operators that we take over from."""
+NAMELESS = "manager"
+"""
+What AMD's operator is called where its own image runs it; programs of others are called so, too.
+
+An API server takes the program's name for who names none (source: controller-runtime, which names
+none; AMD-AGI/Infera, `deploy/operator/Dockerfile`, whose program is `/manager`).
+"""
 OTHER_OPERATOR = "OtherOperator"
 """Reason of the Event and in the history; of no condition, since no status is written."""
 STOP = "kubectl scale deployment NAME -n NAMESPACE --replicas=0"
@@ -41,6 +49,63 @@ class OthersWrite(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
+def was_served_by_another(owner: Manifest) -> bool:
+    """
+    Return whether another operator wrote a resource's status since we took that over.
+
+    What it owns of the status is taken from it by the first look that ends (reconcile.py).
+    """
+    return without_others_status(owner) is not None
+
+
+def without_others_status(owner: Manifest) -> list[dict[str, Any]] | None:
+    """
+    Return a resource's `managedFields` without what other operators own of its status.
+
+    None where they own nothing of it.
+    """
+    entries = entries_of(owner)
+    rest = [
+        entry
+        for entry in entries
+        if entry.get("subresource") != "status"
+        or entry.get("manager") not in (*OTHER_OPERATORS, NAMELESS)
+    ]
+    return rest if len(rest) < len(entries) else None
+
+
+def other_operators(live: Manifest, owner: Manifest) -> tuple[str, ...]:
+    """
+    Return the field managers whose fields of a child are another operator's.
+
+    What is called as anybody may be is that operator where it made the child, or has written the
+    status of the child's resource.
+    """
+    is_it = _made(live, NAMELESS) or any(map(_is_status_of_nameless, entries_of(owner)))
+    return (*OTHER_OPERATORS, NAMELESS) if is_it else OTHER_OPERATORS
+
+
+def _made(live: Manifest, manager: str) -> bool:
+    """Return whether the reference to the child's controller is of that manager."""
+    references = (live.get("metadata") or {}).get("ownerReferences") or ()
+    keys = {
+        f'k:{{"uid":"{reference.get("uid")}"}}'
+        for reference in references
+        if reference.get("controller")
+    }
+    return any(
+        not keys.isdisjoint(
+            ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:ownerReferences") or ()
+        )
+        for entry in entries_of(live)
+        if entry.get("manager") == manager and not entry.get("subresource")
+    )
+
+
+def _is_status_of_nameless(entry: Mapping[str, Any]) -> bool:
+    return entry.get("manager") == NAMELESS and entry.get("subresource") == "status"
+
+
 class Lookout:
     """Looks out for another operator, for one reconcile, in every object that is read."""
 
@@ -57,13 +122,15 @@ class Lookout:
         """Why nothing is to be written, and what to do; empty where there is no reason."""
         return words(self.seen, self._quiet_seconds) if self.seen else ""
 
-    def require_silence(self, *objects: Manifest | None) -> None:
+    def require_silence(self, *objects: Manifest | None, owner: Manifest | None = None) -> None:
         """
         Raise OtherOperator where its last write to one of these is too young to write ourselves.
 
+        They are children of the owner; where none is named, the first of them is the resource.
+
         Also where that was found before: what goes on beside the finder is to stop, too.
         """
-        found = newest_write(objects)
+        found = newest_write(objects, owner)
         if found is not None and seconds_to_wait(found, self._now, self._quiet_seconds):
             self.seen = max(filter(None, (self.seen, found)), key=lambda write: write.time)
         if self.seen is not None and not self._is_dry:
@@ -71,19 +138,34 @@ class Lookout:
             raise OtherOperator(self.why, self.seen.manager, wait)
 
 
-def newest_write(objects: Iterable[Manifest | None]) -> OthersWrite | None:
-    """Return the last write of another operator to any of these, None where none is told."""
+def newest_write(
+    objects: Iterable[Manifest | None], owner: Manifest | None = None
+) -> OthersWrite | None:
+    """
+    Return the last write of another operator to any of these, None where none is told.
+
+    They are children of the owner; where none is named, the first of them is the resource.
+    """
+    there = [live for live in objects if live is not None]
+    owner = owner or next(iter(there), {})
     writes = [
         OthersWrite(
             manager=entry["manager"], object=_title(live, entry.get("subresource")), time=time
         )
-        for live in objects
-        if live is not None
+        for live in there
         for entry in entries_of(live)
-        if entry.get("manager") in OTHER_OPERATORS
-        and (time := moment(entry.get("time"))) is not None
+        if _is_others(entry, live, owner) and (time := moment(entry.get("time"))) is not None
     ]
     return max(writes, key=lambda write: write.time, default=None)
+
+
+def _is_others(entry: Mapping[str, Any], live: Manifest, owner: Manifest) -> bool:
+    if entry.get("manager") != NAMELESS:
+        return entry.get("manager") in OTHER_OPERATORS
+    if live is owner:
+        return _is_status_of_nameless(entry)
+    # Who is called so and writes the status of a child is its controller.
+    return not entry.get("subresource") and NAMELESS in other_operators(live, owner)
 
 
 def seconds_to_wait(write: OthersWrite, now: datetime, quiet_seconds: float) -> float:

@@ -7,8 +7,10 @@ that the API server merges by that key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
+
+import msgspec
 
 from crds.kind import Kind
 from crds.kubernetes import Manifest, ObjectMeta
@@ -65,6 +67,11 @@ def field_variable(name: str, field_path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field_path}}}
 
 
+def item_path(items: str, name: object) -> str:
+    """Return the dotted path of an item of that name in a list."""
+    return f"{items}[name={msgspec.json.encode(name).decode()}]"
+
+
 def without_nulls(value: Json) -> Json:
     """Return a copy in which no object has a key whose value is null: absent means the same."""
     if isinstance(value, dict):
@@ -78,6 +85,11 @@ def entries(holder: Mapping[str, Json], field: str) -> list[Manifest]:
     """Return the objects of a list, none where the field is absent or is no list of objects."""
     found = holder.get(field)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def names_of(items: Iterable[Manifest]) -> set[str]:
+    """Return the names of objects; what else stands in a name is for the API server to refuse."""
+    return {name for item in items if isinstance(name := item.get("name"), str)}
 
 
 def deduplicated(pod_spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -86,7 +87,12 @@ def may_drop_a_path(manifest: Manifest, live: Manifest, others: Collection[str])
     return not (managers.isdisjoint(others) and holds_all(manifest, annotation(live, PATHS)))
 
 
-def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -> Manifest:
+def marked(
+    manifest: Manifest,
+    renderer: int,
+    dropped: Iterable[Dropped] = (),
+    remembered: Mapping[str, str] = MappingProxyType({}),
+) -> Manifest:
     """Return the rendering with the annotations that say what it is, and what is lost of it."""
     ignored: list[str] = []
     empty: list[str] = []
@@ -100,6 +106,7 @@ def marked(manifest: Manifest, renderer: int, dropped: Iterable[Dropped] = ()) -
         RENDERER: str(renderer),
         **({IGNORED: _written(ignored)} if ignored else {}),
         **({EMPTY_FIELDS: _written(empty)} if empty else {}),
+        **remembered,
     }
     replicas = (manifest.get("spec") or {}).get("replicas")
     if replicas is not None:
@@ -196,6 +203,15 @@ def was_edited(owner: Manifest) -> bool:
     """Return whether a resource is not carried out yet as it is: what differs may be asked for."""
     observed = (owner.get("status") or {}).get("observedGeneration")
     return bool(observed != owner["metadata"].get("generation"))
+
+
+def awaits_an_edit(owner: Manifest) -> bool:
+    """
+    Return whether a resource is known to have been edited since it was carried out.
+
+    One whose generation nobody observed is not: AMD's operator writes none while a child fails.
+    """
+    return was_edited(owner) and "observedGeneration" in (owner.get("status") or {})
 
 
 def _holds(live: Any, rendered: Any) -> bool:

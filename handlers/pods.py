@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from crds.kubernetes import Manifest
+from crds.kubernetes import GROUP_LABEL, Manifest
 from handlers.conditions import Reason
 from handlers.manifests import entries
 
@@ -33,16 +34,19 @@ class Trouble(Struct, frozen=True, kw_only=True):
     message: str
 
 
-def troubles(pods: Iterable[Manifest], labels: Mapping[str, str]) -> list[Trouble]:
+def troubles(pods: Iterable[Manifest], labels: Mapping[str, str], group: str = "") -> list[Trouble]:
     """
     Return what keeps the pods with these labels from running, one entry per reason.
+
+    Only those of the LeaderWorkerSet that *group* names count, or those of none: a workload has the
+    labels of the one of another kind that it succeeds.
 
     What changes from look to look (restart counts, back-off times) is left out, so that a status
     at rest stays as it is.
     """
     found: dict[Reason, list[str]] = {}
     for pod in sorted(pods, key=_name):
-        if _is_of(pod, labels) and (trouble := trouble_of(pod)) is not None:
+        if _is_of(pod, labels, group) and (trouble := trouble_of(pod)) is not None:
             found.setdefault(trouble.reason, []).append(trouble.message)
     return [
         Trouble(reason=reason, message=f"{_counted(messages)}; {_REMEDIES[reason]}")
@@ -70,16 +74,50 @@ def trouble_of(pod: Manifest) -> Trouble | None:
     return None
 
 
-def is_unschedulable(pod: Manifest) -> bool:
-    """Return whether the scheduler has found no node for a pod; one that is going asks for none."""
+def lacks_room(pod: Manifest) -> bool:
+    """
+    Return whether the scheduler has found no node for a pod, and may once other pods have ended.
+
+    One that is going asks for none. Where the scheduler says of every node that no pod's end would
+    help (a label that no node has, a taint, more GPUs than any node has), there is no room to make;
+    words that are not known may mean that there is.
+    """
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
     return any(
         condition.get("type") == "PodScheduled"
         and condition.get("status") == "False"
         and condition.get("reason") == "Unschedulable"
+        and not _is_beyond_help(str(condition.get("message") or ""))
         for condition in entries(pod.get("status") or {}, "conditions")
     )
+
+
+def _is_beyond_help(message: str) -> bool:
+    # Devices that are claimed get free when a pod ends, though they are no matter of preemption.
+    return _CLAIMED not in message and _BEYOND_HELP.search(message) is not None
+
+
+_BEYOND_HELP = re.compile(
+    r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful for scheduling"
+)
+_CLAIMED = "cannot allocate all claims"
+"""Words of the scheduler (source: Kubernetes, pkg/scheduler/framework, preemption and plugins)."""
+
+
+def is_gated(pod: Manifest) -> bool:
+    """Return whether a pod is not shown to the scheduler until somebody lifts a gate."""
+    return any(
+        condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == "SchedulingGated"
+        for condition in entries(pod.get("status") or {}, "conditions")
+    )
+
+
+def has_ended(pod: Manifest) -> bool:
+    """Return whether no container of a pod runs any more, nor ever will."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 _REMEDIES: Mapping[Reason, str] = {
@@ -100,12 +138,13 @@ def _name(pod: Manifest) -> str:
     return str((pod.get("metadata") or {}).get("name", ""))
 
 
-def _is_of(pod: Manifest, labels: Mapping[str, str]) -> bool:
+def _is_of(pod: Manifest, labels: Mapping[str, str], group: str) -> bool:
     metadata = pod.get("metadata") or {}
     if metadata.get("deletionTimestamp"):
         return False
     present = metadata.get("labels") or {}
-    return all(present.get(key) == value for key, value in labels.items())
+    is_labelled = all(present.get(key) == value for key, value in labels.items())
+    return is_labelled and present.get(GROUP_LABEL, "") == group
 
 
 def _trouble_of_container(pod: str, container: Manifest) -> Trouble | None:

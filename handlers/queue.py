@@ -17,7 +17,7 @@ import msgspec
 import nats.errors
 
 from bridge import streams
-from bridge.events import ChangeEvent, ObjectKey, decode, joined
+from bridge.events import ChangeEvent, EventType, ObjectKey, decode, joined
 from bridge.jetstream import Bus, BusError
 from bridge.telemetry import logger
 
@@ -43,6 +43,8 @@ class Delivery:
         """Take a message of the queue, what it says, and whether that queue is no more."""
         self._messages = {message.subject: (message, is_lost)}
         self.event = event
+        self.is_referred = event.type is EventType.REFERRED
+        """Something that a refused child lacked may be there now."""
         metadata = message.metadata
         self.sequence: int = metadata.sequence.stream
         self.delivered: int = metadata.num_delivered or 1
@@ -62,6 +64,8 @@ class Delivery:
         if event is None:
             return False
         self.event = event
+        # A resync looks at more, and says nothing of that.
+        self.is_referred |= later.is_referred
         self.delivered = max(self.delivered, later.delivered)
         self._messages |= later._messages
         return True

@@ -23,7 +23,6 @@ from bridge.settings import Settings
 from bridge.telemetry import logger
 from crds.kubernetes import POD, Manifest
 from handlers import plan
-from handlers.apply import Child
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_in_cluster
 from handlers.conditions import (
@@ -32,14 +31,14 @@ from handlers.conditions import (
     transitions,
 )
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
-from handlers.handler import AnyHandler, Notice, Observation, TerminalError
-from handlers.handover import notices_of
-from handlers.kept import KEPT, kept_by
+from handlers.handler import AnyHandler, Observation, Short, TerminalError
 from handlers.kube_events import post_events
-from handlers.lookout import OTHER_OPERATOR, Lookout
+from handlers.lookout import OTHER_OPERATOR, Lookout, without_others_status
+from handlers.notices import of_children
 from handlers.pause import PausedWrites, is_paused, paused_status
 from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
+from handlers.stays import notices_of
 
 if TYPE_CHECKING:
     from handlers.state import FailState
@@ -159,7 +158,7 @@ async def _make_match(
 ) -> Outcome:
     now = now_text()
     try:
-        wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
+        wanted = await wanted_in_cluster(event, handler, resource, world.facts, reads)
     except TerminalError as exc:
         await _refuse(handler, resource, handler.refused(resource, exc, now), writer, world)
         error = f"{exc.reason}: {exc.message}"
@@ -175,10 +174,15 @@ async def _make_match(
     children, problems = matched.children, matched.problems
     notices = (
         *wanted.rendering.notices,
-        *_notices(children),
-        *notices_of(matched.handovers),
+        *of_children(children),
+        *notices_of(matched.stays),
     )
-    handing_over = tuple(handover.predecessor for handover in matched.handovers)
+    handing_over = tuple(stay.child for stay in matched.stays)
+    short = tuple(
+        Short(workload=stay.child, since=stay.short_since)
+        for stay in matched.stays
+        if stay.short_since
+    )
     observation = Observation(
         children={child.name: child.live for child in children},
         notices=notices,
@@ -197,9 +201,14 @@ async def _make_match(
             if paused.waiting or handing_over
             else None,
             handing_over=handing_over,
+            short=short,
         )
     if writer.is_fencing:
         status = _fenced(status, resource.get("status") or {})
+    entries = without_others_status(resource)
+    if entries is not None:
+        # By now every workload is ours, or forgot what was applied to it.
+        resource = await writer.take_fields(handler.contract.kind, resource, entries)
     await write_status(handler, resource, status, writer, world)
     if world.settings.dry_run:
         # Nothing was done that time could complete: an event or a resync brings the next look.
@@ -220,68 +229,7 @@ async def _make_match(
         follows_death=writer.is_fencing,
         refused=tuple(p for p in problems if p.reason in COSTLY_PROBLEMS),
         handing_over=handing_over,
-    )
-
-
-def _notices(children: list[Child]) -> tuple[Notice, ...]:
-    """Return what is worth knowing of how the children stand, a notice per reason."""
-
-    def title(child: Child) -> str:
-        return f"{child.name.kind} {child.name.name}"
-
-    told: tuple[tuple[str, str, bool, list[str]], ...] = (
-        (
-            Reason.TEMPLATE_KEPT,
-            (
-                "their pods go on as another operator made them, until an edit asks for another "
-                f"image or other pods, or somebody removes the annotation {KEPT}: "
-            ),
-            False,
-            [title(child) for child in children if kept_by(child.live or {}) is not None],
-        ),
-        (
-            Reason.IMMUTABLE_FIELD,
-            (
-                "only a new object can hold them, so they stay as they are; undo the edit, or "
-                "delete the object so that it is made anew: "
-            ),
-            True,
-            [
-                f"spec.{field} of {title(child)}"
-                for child in children
-                for field in child.unchangeable
-            ],
-        ),
-        (
-            "RolloutWaits",
-            (
-                "this version of Weir gives them new pods, so many a minute "
-                "(WEIR_ROLLOUTS_PER_MINUTE): "
-            ),
-            False,
-            [title(child) for child in children if child.waits],
-        ),
-        (
-            "FieldNotKnown",
-            "the API server does not know, and dropped: ",
-            True,
-            [f"{title(child)}: {path}" for child in children for path in child.ignored],
-        ),
-        (
-            "ScaledByOther",
-            "replicas are left to their scaler: ",
-            False,
-            [
-                f"{title(child)} by {owner}"
-                for child in children
-                if child.live is not None and (owner := plan.replicas_owner(child.live)) is not None
-            ],
-        ),
-    )
-    return tuple(
-        Notice(reason=reason, message=message + ", ".join(which), degraded=degraded)
-        for reason, message, degraded, which in told
-        if which
+        short=short,
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bridge.settings import Settings
 from handlers.errors import DependencyDown, GiveBack, LeaseLost, OtherOperator, settled_as
-from handlers.handler import ChildName, Problem
+from handlers.handler import ChildName, Problem, Short
 from handlers.lookout import OTHER_OPERATOR
 from handlers.state import EMPTY, FailState
 
@@ -64,7 +64,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     refused: tuple[Problem, ...] = ()
     """Those of the problems that cost a refused request."""
     handing_over: tuple[ChildName, ...] = ()
-    """Children that wait for their successors: the next look has to meet them."""
+    """Children that stay although they are not wanted: the next look has to meet them."""
+    short: tuple[Short, ...] = ()
+    """Of those, the ones whose successors lack pods."""
     follows_death: bool = False
     """What the last holder sent may land yet: a full look is due once it would have."""
 
@@ -115,6 +117,7 @@ def settle_outcome(outcome: Outcome, found: Circumstances, settings: Settings) -
             generation=found.generation,
             owes_look=outcome.follows_death,
             handing_over=outcome.handing_over,
+            short=outcome.short,
         )
     return Settlement(
         result=outcome.result,
@@ -232,6 +235,7 @@ def _child_refused(outcome: Outcome, found: Circumstances, settings: Settings) -
             refused_until=refused_until,
             owes_look=outcome.follows_death,
             handing_over=outcome.handing_over,
+            short=outcome.short,
         ),
         timer_seconds=wait if outcome.has_problems else outcome.requeue_seconds,
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from bridge.events import STATE_SUBJECT, ObjectKey
 from bridge.jetstream import Bus, BusError, StreamMissing
 from bridge.streams import STATE
-from handlers.handler import ChildName, Problem
+from handlers.handler import ChildName, Problem, Short
 
 STATE_TTL_SECONDS = 3600
 """Twelve quarantine retries: a state that nobody renews for so long is history."""
@@ -44,7 +44,9 @@ class FailState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Unix time before which they are not tried again."""
 
     handing_over: tuple[ChildName, ...] = ()
-    """Workloads that are no longer wanted and serve until their successors do."""
+    """Children that are no longer wanted, and stay for what is not yet in their place."""
+    short: tuple[Short, ...] = ()
+    """Of those, the ones whose successors lack pods."""
     owes_look: bool = False
     """A look was given up, or followed a death: the next one is a full one, with a LIST."""
 

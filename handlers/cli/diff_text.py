@@ -18,8 +18,8 @@ from handlers.conditions import Reason
 from handlers.difference import FieldChange
 from handlers.dry_run import Foretold
 from handlers.handler import Problem
-from handlers.handover import Handover, waits_for
 from handlers.lookout import OTHER_OPERATOR
+from handlers.stays import Stay
 
 Action = Literal["create", "change", "replace", "delete", "blocked", "untried", "leave"]
 
@@ -89,14 +89,14 @@ def objects_of(matched: Matched, foretold: Iterable[Foretold]) -> tuple[ObjectDi
     """Return what a dry run says: children in the order of their making, what goes, what stays."""
     kept = {problem.child: problem for problem in matched.problems}
     places = {child.name: place for place, child in enumerate(matched.children)}
-    serves = {handover.predecessor: handover for handover in matched.handovers}
+    stays = {stay.child: stay for stay in matched.stays}
     # Children are worked on in parallel; the same cluster is to give the same text.
     ordered = sorted(foretold, key=lambda one: (places.get(one.name, len(places)), one.name))
     return (
-        *(_changed(one, serves.get(one.name)) for one in ordered if one.name not in kept),
+        *(_changed(one, stays.get(one.name)) for one in ordered if one.name not in kept),
         *(_kept(problem) for problem in kept.values()),
         *(_fixed(child) for child in matched.children if child.unchangeable),
-        *(_serving(handover) for handover in matched.handovers if handover.is_blocked),
+        *(_staying(stay) for stay in matched.stays if stay.is_blocked),
     )
 
 
@@ -154,7 +154,7 @@ def as_plain(found: list[Compared]) -> Any:
     }
 
 
-def _changed(one: Foretold, handover: Handover | None) -> ObjectDifference:
+def _changed(one: Foretold, stay: Stay | None) -> ObjectDifference:
     return ObjectDifference(
         action="change" if one.verb == "apply" else one.verb,
         kind=one.name.kind,
@@ -162,8 +162,8 @@ def _changed(one: Foretold, handover: Handover | None) -> ObjectDifference:
         fields=one.fields,
         restarts=one.restarts,
         pods=one.pods,
-        reason=Reason.HANDING_OVER if handover else "",
-        message=waits_for(handover) if handover else "",
+        reason=Reason.HANDING_OVER if stay else "",
+        message=stay.said if stay else "",
     )
 
 
@@ -178,13 +178,13 @@ def _fixed(child: Child) -> ObjectDifference:
     )
 
 
-def _serving(handover: Handover) -> ObjectDifference:
+def _staying(stay: Stay) -> ObjectDifference:
     return ObjectDifference(
         action="leave",
-        kind=handover.predecessor.kind,
-        name=handover.predecessor.name,
+        kind=stay.child.kind,
+        name=stay.child.name,
         reason=Reason.HANDING_OVER,
-        message=waits_for(handover),
+        message=stay.said,
     )
 
 

@@ -287,7 +287,7 @@ async def _compared(
         else:
             lookout.require_silence(resource)
             async with Reads(world.kube, handler.contract, key.namespace) as reads:
-                wanted = await wanted_in_cluster(handler, resource, world.facts, reads)
+                wanted = await wanted_in_cluster(event, handler, resource, world.facts, reads)
                 matched = await match_children(
                     event, handler, resource, wanted, EMPTY, dry_run, world, lookout, reads
                 )

@@ -131,6 +131,8 @@ def _workload(labels: Mapping[str, str], workloads: Iterable[Manifest]) -> str:
         wanted = ((live.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
         if _is_group(live):
             wanted = {GROUP_LABEL: live["metadata"]["name"]}
+        elif GROUP_LABEL in labels:
+            continue  # of a group whose labels this workload has, too: one succeeds the other
         if wanted and all(labels.get(key) == value for key, value in wanted.items()):
             return f"{live['kind']} {live['metadata']['name']}"
     return ""

@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from crds.kubernetes import LEADER_WORKER_SET
 from handlers.cli import output
 from handlers.cli.why_findings import Cause, Child, Findings, Pod, kubectl
 from handlers.conditions import Reason
@@ -100,7 +101,8 @@ def slow_pods(found: Findings) -> Iterator[Cause]:
         return
     told = {workload for workload, _ in _groups(found)}
     for child in cluster.children:
-        if not child.lacks_pods or child.title in told or child.is_being_deleted:
+        is_awaited = child.is_wanted and not child.is_being_deleted
+        if not child.lacks_pods or child.title in told or not is_awaited:
             continue
         if child.trouble:
             yield _stuck(found, child)
@@ -129,8 +131,10 @@ def shortage(message: str) -> tuple[str, str]:
 def _groups(found: Findings) -> Mapping[tuple[str, str], list[Pod]]:
     """Return the pods in trouble by workload and reason, the worst reasons first."""
     groups: dict[tuple[str, str], list[Pod]] = {}
+    children = found.cluster.children if found.cluster else ()
+    going = {child.title for child in children if not child.is_wanted}
     for pod in found.cluster.pods if found.cluster else ():
-        if reason := _reason(found, pod):
+        if pod.workload not in going and (reason := _reason(found, pod)):
             groups.setdefault((pod.workload, reason), []).append(pod)
     order = list(_CAUSES)
     return dict(sorted(groups.items(), key=lambda item: (order.index(item[0][1]), item[0][0])))
@@ -241,9 +245,10 @@ def _stuck(found: Findings, child: Child) -> Cause:
 def _starting(found: Findings, child: Child) -> Cause:
     replicas, ready = child.replicas or 0, child.ready_replicas or 0
     lacking = replicas - ready
-    what = f"{lacking} of {output.plural(replicas, 'pod')} of {child.title} to become ready"
+    noun = "group" if child.kind == LEADER_WORKER_SET.kind else "pod"
+    what = f"{lacking} of {output.plural(replicas, noun)} of {child.title} to become ready"
     if lacking <= 0:
-        what = f"{child.title} to replace its pods of a former version"
+        what = f"{child.title} to replace its {noun}s of a former version"
     pods = [pod for pod in _of(found, child) if not pod.is_ready and pod.phase != "Terminating"]
     since = _oldest(pods) or child.created
     begun = output.moment(since)

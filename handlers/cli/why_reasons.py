@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from crds.kubernetes import Condition
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, Condition
 from handlers.cli import output
 from handlers.cli.why_findings import (
     Cause,
@@ -316,12 +316,14 @@ def _goes(child: Child, found: Findings) -> str:
     """Return when a child goes that is not wanted."""
     state = found.queue.state if found.queue is not None else None
     waits = {tuple(name) for name in state.handing_over} if state is not None else set()
-    if (child.kind, child.name) in waits:
+    if (child.kind, child.name) not in waits:
+        return f"{child.title} is no longer asked for, and goes at the next look"
+    if child.kind in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind):
         return (
             f"{child.title} goes on serving until its successor does, or one of the successor's "
-            f"pods finds no node"
+            f"pods lacks room or is not made"
         )
-    return f"{child.title} is no longer asked for, and goes at the next look"
+    return f"{child.title} is kept for pods of before until every workload is ready as asked"
 
 
 def _differs(child: Child) -> str:

@@ -144,6 +144,12 @@ def _spec_faults(resource: InferaDeployment) -> Iterator[str]:
             "spec.discoveryBackend etcd needs spec.etcdEndpoint: set it to host:port of an etcd, "
             "or set discoveryBackend to kubernetes"
         )
+    if spec.etcd_endpoint and "@" in spec.etcd_endpoint:
+        yield (
+            "spec.etcdEndpoint must not hold a user or password, which every reader of a pod would "
+            "see: set it to host:port of an etcd that takes the pods without, or set "
+            "discoveryBackend to kubernetes"
+        )
     gaie = spec.gaie or Gaie()
     if gaie.enabled and not gaie.tokenizer_path:
         yield "spec.gaie.tokenizerPath is missing: set it to the tokenizer of the workers' model"

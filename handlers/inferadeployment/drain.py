@@ -1,13 +1,16 @@
 """
 How long a worker's pod may take to end: preStop, drain of running requests, teardown.
 
-A grace period that is too short kills requests in flight, so it is only ever raised. What a value
-means is decided as the engine, a Python program, decides it: by `float()`.
+A grace period that is too short kills requests in flight, so it is only ever raised. What counts as
+a number is what counts for AMD's operator, whose pod templates ours equal: Go's `ParseFloat`. Other
+than Python it takes no blanks around a number and no digits of other scripts, but hexadecimal ones.
+Source: Go documentation, `strconv.ParseFloat`; tried with Go 1.26.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,6 +28,7 @@ DRAIN_SECONDS = 30.0
 """The engine's own default."""
 DRAIN_SECONDS_MAX = 3600.0
 GRACE_SECONDS_MIN = 120
+_HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+")
 
 
 def grace_seconds(
@@ -68,11 +72,11 @@ def drain_seconds(args: Iterable[str], env: Iterable[Mapping[str, Any]]) -> floa
 
 def _valid(text: object) -> float | None:
     """Return a number of seconds above 0 and at most an hour, None for what is no such thing."""
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not text.isascii() or text != text.strip():
         return None
     try:
-        seconds = float(text)
-    except ValueError:
+        seconds = float.fromhex(text) if _HEXADECIMAL.fullmatch(text) else float(text)
+    except (ValueError, OverflowError):
         return None
     if not math.isfinite(seconds) or seconds <= 0:
         return None

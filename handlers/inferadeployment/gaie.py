@@ -20,7 +20,7 @@ from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, SERVICE, Man
 from handlers.inferadeployment import discovery
 from handlers.inferadeployment.names import PICKER, POOL, ROUTE, child_name, service_labels
 from handlers.inferadeployment.nats import Bus
-from handlers.manifests import child
+from handlers.manifests import child, item_path
 
 FRONTEND = "infera-frontend"
 """Name of the container in every worker pod that speaks HTTP to the Gateway."""
@@ -60,6 +60,14 @@ def frontend(resource: InferaDeployment, gaie: Gaie, bus: Bus | None) -> Manifes
         "ports": [{"name": "frontend", "containerPort": port}],
         "readinessProbe": {"httpGet": {"path": "/v1/models", "port": port}, **_PROBE},
     }
+
+
+def added(container: str) -> Iterator[str]:
+    """Yield what the frontend's or the picker's container gets though nobody asks for it: paths."""
+    path = item_path("spec.containers", container)
+    for variable in discovery.identity_variables():
+        yield item_path(f"{path}.env", variable["name"])
+    yield f"{path}.readinessProbe"
 
 
 def children(resource: InferaDeployment, gaie: Gaie, bus: Bus | None) -> Iterator[Manifest]:

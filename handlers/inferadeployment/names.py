@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from crds.inferadeployment import (
     COMPONENT_LABEL,
     DEPLOYMENT_LABEL,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     SERVICE_LABEL,
+    Service,
 )
 from crds.kubernetes import (
     DEPLOYMENT,
@@ -33,6 +36,11 @@ ROUTE = "route"
 def child_name(deployment: str, suffix: str) -> str:
     """Return the name of a service's workload, or of a part of the deployment."""
     return f"{deployment}-{suffix}"
+
+
+def workload_kind(service: Service) -> str:
+    """Return the kind of a service's workload."""
+    return DEPLOYMENT.kind if service.number_of_nodes == 1 else LEADER_WORKER_SET.kind
 
 
 def service_labels(deployment: str, service: str) -> dict[str, str]:
@@ -76,6 +84,17 @@ def pods_of(deployment: str, child: ChildName) -> str:
         return f"{selector},{GROUP_LABEL}={child.name}"
     service = child.name.removeprefix(f"{deployment}-")
     return f"{selector},{SERVICE_LABEL}={service},!{GROUP_LABEL}"
+
+
+def workload_of(deployment: str, labels: Mapping[str, str]) -> ChildName | None:
+    """Return the workload that a pod with these labels is of; None of one that is of no such."""
+    if group := labels.get(GROUP_LABEL):
+        return ChildName(LEADER_WORKER_SET.kind, group)
+    if service := labels.get(SERVICE_LABEL):
+        return ChildName(DEPLOYMENT.kind, child_name(deployment, service))
+    if labels.get(COMPONENT_LABEL) == NATS:
+        return ChildName(STATEFUL_SET.kind, child_name(deployment, NATS))
+    return None
 
 
 def successions(deployment: str, service: str, kind: str) -> dict[ChildName, ChildName]:

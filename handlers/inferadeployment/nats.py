@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from crds.inferadeployment import KIND, InferaDeployment, Nats
 from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
+from handlers import plan
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, TerminalError
-from handlers.inferadeployment.names import NATS, child_name, nats_labels
-from handlers.manifests import child
+from handlers.inferadeployment.names import NATS, child_name, nats_labels, workload_kind
+from handlers.manifests import child, entries
 
 IMAGE = "nats:2.14.0"
 """Image of an own broker that names none; a change restarts brokers and bumps the renderer."""
@@ -43,8 +44,8 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
     """
     Return the NATS of a deployment, None where it is to have none.
 
-    A deployment that does not say takes the install's default; but one that has a broker keeps it,
-    since no broker is deleted, and no engine moved, because of a default.
+    A deployment that does not say takes the install's default when its pods are made, and stays
+    with what they use: no broker is deleted, and no engine moved, because of a default.
 
     Raises TerminalError where the shared NATS is to be used and the install names none.
     """
@@ -55,18 +56,21 @@ def bus_of(resource: InferaDeployment, facts: Facts) -> Bus | None:
         variable = {"name": VARIABLE, "valueFrom": {"secretKeyRef": key}}
         return Bus(source="external", url=f"$({VARIABLE})", variable=variable)
     if wanted.url:
-        return _plain("external", wanted.url)
+        is_shared = wanted.url == facts.nats_engine_url
+        return _plain("shared" if is_shared else "external", wanted.url)
     if wanted.shared or _is_shared_by_default(resource, facts):
         return _shared(facts, is_asked_for=bool(wanted.shared))
     if wanted.deploy is False:
         return None
-    own = child_name(resource.metadata.name, NATS)
-    return _plain("managed", f"nats://{own}:{CLIENT_PORT}")
+    return _plain("managed", _own_url(resource))
 
 
 def depends_on(resource: InferaDeployment, facts: Facts) -> tuple[ChildName, ...]:
-    """Return the children whose existence decides which NATS it is: the broker, by default only."""
-    return (_broker(resource),) if _takes_the_shared_default(resource, facts) else ()
+    """Return the children that decide which NATS it is, where the resource does not say."""
+    if resource.spec.nats is not None:
+        return ()
+    broker = _broker(resource) if facts.nats_default == "shared" else ()
+    return broker if facts.is_birth else (*broker, *_workloads(resource))
 
 
 def notices(bus: Bus | None) -> Iterator[Notice]:
@@ -83,15 +87,44 @@ def notices(bus: Bus | None) -> Iterator[Notice]:
 
 
 def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
-    return _takes_the_shared_default(resource, facts) and _broker(resource) not in facts.existing
+    """
+    Return whether a resource that does not say is on the shared NATS.
+
+    What it has decides: any part of a broker, and what its pods use. So a broker that somebody
+    deleted is made anew where its engines look for it.
+    """
+    if resource.spec.nats is not None or any(name in facts.existing for name in _broker(resource)):
+        return False
+    used = {url for name in _workloads(resource) for url in _used(facts.existing.get(name))}
+    if _own_url(resource) in used:
+        return False
+    return facts.nats_default == "shared" or facts.nats_engine_url in used
 
 
-def _takes_the_shared_default(resource: InferaDeployment, facts: Facts) -> bool:
-    return resource.spec.nats is None and facts.nats_default == "shared"
+def _workloads(resource: InferaDeployment) -> tuple[ChildName, ...]:
+    """Return the workloads of the services, as the spec has them."""
+    return tuple(
+        ChildName(workload_kind(service), child_name(resource.metadata.name, name))
+        for name, service in sorted(resource.spec.services.items())
+    )
 
 
-def _broker(resource: InferaDeployment) -> ChildName:
-    return ChildName(STATEFUL_SET.kind, child_name(resource.metadata.name, NATS))
+def _used(live: Manifest | None) -> Iterator[str]:
+    """Yield the URL of the NATS that a workload's pods use."""
+    template = plan.pod_template(live or {}) or {}
+    for container in entries(template.get("spec") or {}, "containers"):
+        for variable in entries(container, "env"):
+            if variable.get("name") == VARIABLE and variable.get("value"):
+                yield str(variable["value"])
+
+
+def _broker(resource: InferaDeployment) -> tuple[ChildName, ...]:
+    name = child_name(resource.metadata.name, NATS)
+    return ChildName(STATEFUL_SET.kind, name), ChildName(SERVICE.kind, name)
+
+
+def _own_url(resource: InferaDeployment) -> str:
+    return f"nats://{child_name(resource.metadata.name, NATS)}:{CLIENT_PORT}"
 
 
 def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:

@@ -7,6 +7,7 @@ version and stands in the changelog.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -17,10 +18,12 @@ from handlers.inferadeployment import discovery, gaie
 from handlers.inferadeployment.drain import PRE_STOP_SECONDS, grace_seconds
 from handlers.inferadeployment.names import service_labels
 from handlers.inferadeployment.nats import Bus
-from handlers.manifests import deduplicated, entries, without_nulls
+from handlers.manifests import deduplicated, entries, item_path, names_of, without_nulls
 
 CONTAINER = "infera"
 PRIMARY_NAMES = ("main", CONTAINER)
+BOOT = "boot-config"
+"""The volume of the host's /boot."""
 SERVER_PORT = 8000
 WORKER_PORT = 30000
 
@@ -54,6 +57,36 @@ def template(resource: InferaDeployment, name: str, service: Service, bus: Bus |
             labels[FRONTEND_LABEL] = "true"
     tidy, duplicates = deduplicated(spec)
     return Template(manifest={"metadata": {"labels": labels}, "spec": tidy}, duplicates=duplicates)
+
+
+def added(resource: InferaDeployment, service: Service) -> Iterator[str]:
+    """Yield what pods of a service get although nobody asks for it: dotted paths in a template."""
+    own: Manifest = without_nulls(service.extra_pod_spec or {})
+    is_built = service.extra_pod_spec is None
+    primary = {"name": CONTAINER} if is_built else primary_of(own)
+    if not isinstance(primary.get("name"), str):
+        return  # the API server refuses it, by its name
+    container = item_path("spec.containers", primary["name"])
+    given = without_nulls(service.env or []) if is_built else entries(primary, "env")
+    names = names_of(given)
+    for variable in discovery.variables(resource, service):
+        if variable["name"] not in names:
+            yield item_path(f"{container}.env", variable["name"])
+    if is_built:
+        yield item_path("spec.volumes", BOOT)
+        yield item_path(f"{container}.volumeMounts", BOOT)
+    if discovery.service_account(resource) and not own.get("serviceAccountName"):
+        yield from ("spec.serviceAccountName", "spec.serviceAccount")
+    if service.component_type != "worker":
+        return
+    yield "spec.terminationGracePeriodSeconds"
+    lifecycle: Any = primary.get("lifecycle", {})
+    if isinstance(lifecycle, dict) and "preStop" not in lifecycle:
+        yield f"{container}.lifecycle.preStop"
+    if "readinessProbe" not in primary and _is_probed(service):
+        yield f"{container}.readinessProbe"
+    if gaie.gateway_of(resource) is not None:
+        yield from gaie.added(gaie.FRONTEND)
 
 
 def primary_of(spec: Manifest) -> Manifest:
@@ -124,8 +157,8 @@ def _volumes(wanted: Resources) -> tuple[list[Manifest], list[Manifest]]:
         memory = {"medium": "Memory", "sizeLimit": str(wanted.shared_memory)}
         volumes.append({"name": "dshm", "emptyDir": memory})
         mounts.append({"name": "dshm", "mountPath": "/dev/shm"})  # noqa: S108 - shared memory
-    volumes.append({"name": "boot-config", "hostPath": {"path": "/boot", "type": "Directory"}})
-    mounts.append({"name": "boot-config", "mountPath": "/boot", "readOnly": True})
+    volumes.append({"name": BOOT, "hostPath": {"path": "/boot", "type": "Directory"}})
+    mounts.append({"name": BOOT, "mountPath": "/boot", "readOnly": True})
     return volumes, mounts
 
 
@@ -136,7 +169,7 @@ def _completed(resource: InferaDeployment, service: Service) -> Manifest:
     port = port_of(service)
     if all(item.get("containerPort") != port for item in entries(primary, "ports")):
         _append(primary, "ports", {"containerPort": port})
-    present = {item.get("name") for item in entries(primary, "env")}
+    present = names_of(entries(primary, "env"))
     for variable in discovery.variables(resource, service):
         if variable["name"] not in present:
             _append(primary, "env", variable)
@@ -156,7 +189,7 @@ def _append(holder: Manifest, field: str, item: Manifest) -> None:
 def _ready_to_drain(spec: Manifest, service: Service) -> None:
     """Give a worker's pod its readiness probe, preStop hook and grace, where it has none."""
     primary = primary_of(spec)
-    if service.number_of_nodes == 1 and not service.skip_readiness_probe:
+    if _is_probed(service):
         primary.setdefault("readinessProbe", _readiness_probe(port_of(service)))
     lifecycle = primary.setdefault("lifecycle", {})
     if isinstance(lifecycle, dict):
@@ -166,6 +199,10 @@ def _ready_to_drain(spec: Manifest, service: Service) -> None:
     given = spec.get("terminationGracePeriodSeconds", 0)
     if isinstance(given, int) and given < needed:
         spec["terminationGracePeriodSeconds"] = needed
+
+
+def _is_probed(service: Service) -> bool:
+    return service.number_of_nodes == 1 and not service.skip_readiness_probe
 
 
 def _readiness_probe(port: int) -> Manifest:

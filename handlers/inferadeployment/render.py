@@ -13,12 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from crds.inferadeployment import KIND, InferaDeployment, Service
+from crds.kind import Kind
 from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, Rendering
 from handlers.inferadeployment import checks, discovery, gaie, nats
-from handlers.inferadeployment.names import child_name, service_labels, successions
-from handlers.inferadeployment.podspec import Template, port_of, template
+from handlers.inferadeployment.names import (
+    PICKER,
+    child_name,
+    common_children,
+    service_labels,
+    successions,
+)
+from handlers.inferadeployment.podspec import Template, added, port_of, template
 from handlers.inferadeployment.quantities import with_canonical
 from handlers.manifests import child
 
@@ -55,8 +62,29 @@ def render(resource: InferaDeployment, facts: Facts) -> Rendering:
         children=tuple(children),
         notices=tuple(notices),
         spared=nats.spared(resource) if bus is not None and bus.source == "managed" else {},
+        added=_added(resource),
         succeeds=_succeeds(resource, children),
+        underlying=common_children(resource.metadata.name),
     )
+
+
+def _added(resource: InferaDeployment) -> dict[ChildName, tuple[str, ...]]:
+    """Return, of every workload, what its pods get although nobody asks for it."""
+    deployment = resource.metadata.name
+    found = {
+        ChildName(_kind_of(service).kind, child_name(deployment, name)): tuple(
+            added(resource, service)
+        )
+        for name, service in resource.spec.services.items()
+    }
+    if gaie.gateway_of(resource) is not None:
+        picker = ChildName(DEPLOYMENT.kind, child_name(deployment, PICKER))
+        found[picker] = tuple(gaie.added(PICKER))
+    return found
+
+
+def _kind_of(service: Service) -> Kind:
+    return LEADER_WORKER_SET if service.number_of_nodes > 1 else DEPLOYMENT
 
 
 def _workload(
@@ -80,9 +108,10 @@ def _workload(
                 ],
             },
         )
-    is_group = service.number_of_nodes > 1
+    kind = _kind_of(service)
+    is_group = kind == LEADER_WORKER_SET
     yield child(
-        LEADER_WORKER_SET if is_group else DEPLOYMENT,
+        kind,
         child_name(deployment, name),
         labels,
         of=owner,
@@ -117,11 +146,16 @@ def _groups(service: Service, pods: Template) -> Manifest:
 def _succeeds(
     resource: InferaDeployment, children: Iterable[Manifest]
 ) -> dict[ChildName, ChildName]:
-    """Return, of every service, the workload of the other kind that the rendered one replaces."""
+    """
+    Return, of every service, the workload of the other kind that the rendered one replaces.
+
+    Of a service that is to have no pods none is: what there is goes, whatever is in its place.
+    """
     rendered = {ChildName(child["kind"], child["metadata"]["name"]) for child in children}
     return {
         former: successor
-        for name in resource.spec.services
+        for name, service in resource.spec.services.items()
+        if service.replicas
         for kind in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind)
         for former, successor in successions(resource.metadata.name, name, kind).items()
         if successor in rendered

@@ -28,6 +28,7 @@ from handlers.conditions import (
     DEGRADED,
     PROGRESSING,
     READY,
+    SHARED_BUS,
     WARNING,
     Judgement,
     Reason,
@@ -48,6 +49,7 @@ from handlers.inferadeployment.names import (
     nats_labels,
     service_children,
     service_labels,
+    workload_kind,
 )
 from handlers.inferadeployment.workloads import Workload
 from handlers.manifests import entries, without_nulls
@@ -97,7 +99,7 @@ def status(resource: InferaDeployment, observation: Observation) -> Manifest:
         built["observedGeneration"] = resource.metadata.generation
     built["services"] = {
         name: {
-            "kind": _kind(resource.spec.services[name]),
+            "kind": workload_kind(resource.spec.services[name]),
             "replicas": workload.replicas,
             "readyReplicas": workload.ready_replicas,
         }
@@ -137,16 +139,23 @@ def refused(raw: Manifest, error: TerminalError, now: str) -> Manifest:
         ),
         generation=generation,
         now=now,
-        gone=(WARNING,),
+        gone=(WARNING, SHARED_BUS),
     )
     return built
 
 
 def serves(resource: InferaDeployment, child: ChildName, live: Manifest) -> bool:
-    """Say whether the workload of a service does what is asked of it, as the status judges it."""
+    """
+    Say whether a workload does what is asked of it, as the status judges it.
+
+    That is one of a service, or the endpoint picker.
+    """
     observation = Observation(children={child: live}, now="")
+    if child == ChildName(DEPLOYMENT.kind, child_name(resource.metadata.name, PICKER)):
+        entrance = _entrance(resource, observation)
+        return entrance is not None and entrance.picker.is_satisfied
     return any(
-        child == ChildName(_kind(service), child_name(resource.metadata.name, name))
+        child == ChildName(workload_kind(service), child_name(resource.metadata.name, name))
         and _service(resource, name, service, observation).is_satisfied
         for name, service in resource.spec.services.items()
     )
@@ -168,14 +177,10 @@ def recorded(resource: InferaDeployment) -> tuple[ChildName, ...]:
     return names
 
 
-def _kind(service: Service) -> str:
-    return DEPLOYMENT.kind if service.number_of_nodes == 1 else LEADER_WORKER_SET.kind
-
-
 def _service(
     resource: InferaDeployment, name: str, service: Service, observation: Observation
 ) -> Workload:
-    child = ChildName(_kind(service), child_name(resource.metadata.name, name))
+    child = ChildName(workload_kind(service), child_name(resource.metadata.name, name))
     live = observation.children.get(child)
     if child.kind == DEPLOYMENT.kind:
         return workloads.deployment(live, service.replicas)
@@ -204,15 +209,15 @@ def _entrance(resource: InferaDeployment, observation: Observation) -> Entrance 
 
 def _gaie(resource: InferaDeployment, entrance: Entrance) -> Manifest:
     deployment = resource.metadata.name
-    pool, route = entrance.pool.is_accepted, entrance.route.is_accepted
+    pool, route = entrance.pool, entrance.route
     return {
         "eppReplicas": entrance.picker.replicas,
         "eppReadyReplicas": entrance.picker.ready_replicas,
         "inferencePoolName": child_name(deployment, POOL),
-        "inferencePoolReady": pool,
+        "inferencePoolReady": pool.is_ready,
         "httpRouteName": child_name(deployment, ROUTE),
-        "httpRouteAccepted": route,
-        "ready": entrance.is_served and pool and route,
+        "httpRouteAccepted": route.is_accepted,
+        "ready": entrance.is_served and pool.is_ready and route.is_ready,
     }
 
 
@@ -241,11 +246,12 @@ def _services(
 ) -> Iterator[Hindrance]:
     deployment = resource.metadata.name
     for name, workload in judged.items():
-        child = ChildName(_kind(resource.spec.services[name]), child_name(deployment, name))
+        child = ChildName(workload_kind(resource.spec.services[name]), child_name(deployment, name))
         is_told = workload.reason == Reason.CREATING and _has_problem(child, observation)
         if not workload.is_satisfied and not is_told:
             labels = service_labels(deployment, name)
-            yield _lacking(f"service {name}", workload, observation, labels)
+            group = child.name if child.kind == LEADER_WORKER_SET.kind else ""
+            yield _lacking(f"service {name}", workload, observation, labels, group)
 
 
 def _entrance_hindrances(
@@ -263,7 +269,7 @@ def _entrance_hindrances(
         (HTTP_ROUTE, ROUTE, entrance.route),
     ):
         child = ChildName(kind.kind, child_name(deployment, suffix))
-        if not part.is_accepted and not _has_problem(child, observation):
+        if not part.is_ready and not _has_problem(child, observation):
             yield Hindrance(reason=part.reason, message=f"{kind.kind} {child.name} {part.lacks}")
 
 
@@ -271,7 +277,7 @@ def _others(resource: InferaDeployment, observation: Observation) -> Iterator[Hi
     """Yield what hinders the children that are neither a service's workload nor a gateway's."""
     deployment = resource.metadata.name
     judged = {
-        ChildName(_kind(service), child_name(deployment, name))
+        ChildName(workload_kind(service), child_name(deployment, name))
         for name, service in resource.spec.services.items()
     }
     judged |= {child for child in gateway_children(deployment) if child.kind != SERVICE.kind}
@@ -290,10 +296,14 @@ def _has_problem(child: ChildName, observation: Observation) -> bool:
 
 
 def _lacking(
-    what: str, workload: Workload, observation: Observation, labels: dict[str, str]
+    what: str,
+    workload: Workload,
+    observation: Observation,
+    labels: dict[str, str],
+    group: str = "",
 ) -> Hindrance:
     """Return what a workload lacks, with the reason of its pods where they gave one."""
-    found = pods.troubles(observation.pods or (), labels)
+    found = pods.troubles(observation.pods or (), labels, group)
     if not found:
         return Hindrance(reason=workload.reason, message=f"{what} {workload.lacks}")
     said = "; ".join(trouble.message for trouble in found)
@@ -305,23 +315,23 @@ def _conditions(
 ) -> list[Manifest]:
     before = (resource.status.conditions if resource.status else None) or []
     degraded = [Hindrance(reason=p.reason, message=_said(p)) for p in observation.problems]
-    warnings: list[Hindrance] = []
+    noticed: dict[str, list[Hindrance]] = {WARNING: [], SHARED_BUS: []}
     for notice in observation.notices:
         told = Hindrance(reason=notice.reason, message=notice.message)
-        (degraded if notice.degraded else warnings).append(told)
+        type_ = SHARED_BUS if notice.reason == Reason.SHARED_BUS else WARNING
+        (degraded if notice.degraded else noticed[type_]).append(told)
     judged = [
         _judged(READY, hindrances, (True, Reason.ALL_READY, "everything asked for is ready")),
         _progressing(hindrances),
         _judged(DEGRADED, degraded, (False, Reason.AS_ASKED, "every child is as asked for")),
     ]
-    if warnings:
-        judged.append(_judged(WARNING, warnings, (False, Reason.AS_ASKED, "")))
+    judged += [_joined(type_, found, status=True) for type_, found in noticed.items() if found]
     return conditions(
         without_nulls(msgspec.to_builtins(before)),
         judged,
         generation=resource.metadata.generation,
         now=observation.now,
-        gone=() if warnings else (WARNING,),
+        gone=[type_ for type_, found in noticed.items() if not found],
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from crds.kubernetes import Manifest
+from handlers import silent
 from handlers.conditions import Reason
 from handlers.manifests import entries
 from handlers.plan import replicas_owner
@@ -42,11 +44,11 @@ def leader_worker_set(live: Manifest | None, wanted: int) -> Workload:
     """
     if live is None:
         return Workload()
-    status = live.get("status") or {}
-    # Old releases report no generation at all, and are believed; others report it with the rest.
-    is_silent = "observedGeneration" not in status and bool(entries(status, "conditions"))
-    is_present = is_silent or is_current(live)
-    return _rolled(live, wanted, "groups", is_present=is_present, stall="")
+    judged = _rolled(live, wanted, "groups", is_present=is_reported(live), stall="")
+    if silent.is_silent(live) and not is_reported(live):
+        lacks = "has a status of a former version: its controller has not met the present one yet"
+        return msgspec.structs.replace(judged, reason=Reason.ROLLING_OUT, lacks=lacks)
+    return judged
 
 
 def stateful_set(live: Manifest | None, wanted: int) -> Workload:
@@ -69,6 +71,32 @@ def is_current(live: Manifest) -> bool:
     """Say whether the workload's controller has seen its present spec."""
     seen = (live.get("status") or {}).get("observedGeneration") or 0
     return bool(seen >= ((live.get("metadata") or {}).get("generation") or 0) and seen > 0)
+
+
+def is_reported(live: Manifest) -> bool:
+    """
+    Say whether what a workload reports is of its present spec.
+
+    Old releases of LeaderWorkerSet report no generation; one without groups has none of before.
+    """
+    if not silent.is_silent(live):
+        return is_current(live)
+    return silent.is_present(live) or not _count(live["status"], "replicas")
+
+
+def pods_due(live: Manifest) -> int:
+    """
+    Return how many pods a workload's controller makes without waiting for any of them.
+
+    None until it has seen the workload as it is. Groups that start with their leaders (a policy
+    that others may set) are taken for those alone.
+    """
+    if not is_reported(live):
+        return 0
+    spec = live.get("spec") or {}
+    groups = spec.get("leaderWorkerTemplate") or {}
+    size = 1 if spec.get("startupPolicy") == "LeaderReady" else _count(groups, "size") or 1
+    return _count(spec, "replicas") * size
 
 
 def _rolled(live: Manifest, wanted: int, noun: str, *, is_present: bool, stall: str) -> Workload:

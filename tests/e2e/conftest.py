@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -20,15 +21,23 @@ def stage(cluster: ControlPlane, namespace: str, weir: Weir) -> Stage:
 
 
 @pytest.fixture(scope="module")
+def company_settings() -> Mapping[str, Any]:
+    """What the company's processes are set to; production's, unless a module says otherwise."""
+    return {}
+
+
+@pytest.fixture(scope="module")
 def company(
-    request: pytest.FixtureRequest, control_plane: ControlPlane
+    request: pytest.FixtureRequest,
+    control_plane: ControlPlane,
+    company_settings: Mapping[str, Any],
 ) -> Iterator[tuple[Weir, WeirProcess, WeirProcess]]:
     """A NATS, a bridge and handlers that look after all namespaces while a module's tests run."""
     scratch = run_directory("test")
     nats = NatsServer(native(locate.NATS)["nats-server"], scratch)
     nats.start()
     weir = Weir(control_plane, nats, scratch, request.node)
-    yield weir, weir.bridge(), weir.handlers()
+    yield weir, weir.bridge(**company_settings), weir.handlers(**company_settings)
     weir.stop()
     nats.kill()
     remove_directory(scratch)

@@ -20,6 +20,7 @@ from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditLog
 
 INFERA_DEPLOYMENT = CONTRACT.kind
+OWNED_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns)
 CHILD_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns if not child.optional)
 _NOT_FOUND = 404
 
@@ -86,9 +87,20 @@ class Stage:
         return {
             f"{kind.kind}/{item['metadata']['name']}": item
             for kind in kinds
-            for item in self.cluster.get(kind.path(self.namespace))["items"]
+            for item in self._items(kind)
             if controller_of(item).get("kind") == INFERA_DEPLOYMENT.kind
         }
+
+    def _items(self, kind: Kind) -> list[Manifest]:
+        """Return the objects of a kind in our namespace; none where it is not installed."""
+        try:
+            found: list[Manifest] = self.cluster.get(kind.path(self.namespace))["items"]
+        except urllib.error.HTTPError as exc:
+            exc.close()
+            if exc.code != _NOT_FOUND:
+                raise
+            return []
+        return found
 
     def resource(self, name: str) -> Manifest:
         """Return one of our resources."""
@@ -128,7 +140,7 @@ class Stage:
 
     async def vanish(self, *children: str, within_seconds: float = 30) -> None:
         """Return once none of these children (`Kind/name`) is there."""
-        kinds = {kind.kind: kind for kind in (*CHILD_KINDS, INFERA_DEPLOYMENT)}
+        kinds = {kind.kind: kind for kind in (*OWNED_KINDS, INFERA_DEPLOYMENT)}
 
         def are_gone() -> bool:
             pairs = [child.split("/") for child in children]

@@ -186,6 +186,17 @@ async def test_replicas_that_an_autoscaler_owns_are_left_to_it_until_the_user_ed
     async with quiet(chat.cluster, chat.namespace):
         await chat.looked_at_again("chat")
 
+    # Whatever is edited elsewhere, and however often.
+    generation = chat.get(DEPLOYMENT, "chat-worker")["metadata"]["generation"]
+    for number in range(20):
+        edited = small.with_service("worker", args=["--x"]).with_service(
+            "server", args=[f"{number}"]
+        )
+        chat.apply(edited)
+        await chat.ready("chat")
+    worker = chat.get(DEPLOYMENT, "chat-worker")
+    assert (worker["spec"]["replicas"], worker["metadata"]["generation"]) == (3, generation)
+
     chat.apply(small.with_service("worker", args=["--x"], replicas=2))
     await eventually(lambda: chat.get(DEPLOYMENT, "chat-worker")["spec"]["replicas"] == 2)
 

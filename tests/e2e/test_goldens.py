@@ -3,66 +3,58 @@ Our children beside those of the reference operator, both read back from a real 
 
 WEIR_GOLDEN_DIR names the folder with the resources, the reference's children and, above it, the
 comparison that decides what is equal. Without it there is no test: our own goldens stand alone.
-What needs kinds of others is compared offline only (tests/golden/test_reference.py).
+Kinds of others are there as CRDs, and nobody serves them, as where the goldens were made.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
+from crds.inferadeployment import CONTRACT
 from crds.kubernetes import Manifest
 from handlers.cli.devstack.cluster import Cluster
-from tests.golden.test_reference import _inputs, _read
+from tests.faults.stand_ins.installing import ALL, installed
+from tests.golden.test_reference import INPUTS
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Kubectl, Weir
 
-CHILD_KINDS = "deployments,statefulsets,services,serviceaccounts,roles,rolebindings"
+CHILD_KINDS = ",".join(
+    f"{child.kind.plural}.{child.kind.group}".rstrip(".") for child in CONTRACT.owns
+)
 
 
 async def every_golden_comes_out_equal(
     cluster: Cluster, kubectl: Kubectl, weir: Weir, scratch: Path
 ) -> None:
-    inputs = _plain_inputs()
-    weir.bridge()
-    weir.handlers(http="off")
+    names = {path: path.name.removesuffix(".in.yaml") for path in INPUTS}
+    namespaces = {path: "golden-" + re.sub("[._]", "-", name) for path, name in names.items()}
     differences: dict[str, str] = {}
-    namespaces = {
-        path: f"golden-{path.name.partition('.')[0].replace('_', '-')}" for path in inputs
-    }
-    try:
-        for path, namespace in namespaces.items():
-            kubectl("create", "namespace", namespace)
-            kubectl("apply", "-n", namespace, "-f", str(path))
-        for path, namespace in namespaces.items():
-            await eventually(partial(_is_observed, kubectl, namespace), within_seconds=30)
-            actual = scratch / f"{namespace}.json"
-            actual.write_text(_children(kubectl, namespace))
-            differences[path.name] = _compared(path, actual, namespace)
-    finally:
-        for namespace in namespaces.values():
-            kubectl("delete", "namespace", namespace, "--wait=false", check=False)
-    assert differences == {path.name: "" for path in inputs}
+    with installed(cluster, *ALL):
+        weir.bridge()
+        weir.handlers(http="off")
+        try:
+            for path, namespace in namespaces.items():
+                kubectl("create", "namespace", namespace)
+                kubectl("apply", "-n", namespace, "-f", str(path))
+            for path, namespace in namespaces.items():
+                await eventually(partial(_is_observed, kubectl, namespace), within_seconds=30)
+                actual = scratch / f"{namespace}.json"
+                actual.write_text(_children(kubectl, namespace))
+                differences[path.name] = _compared(path, actual, namespace)
+        finally:
+            for namespace in namespaces.values():
+                kubectl("delete", "namespace", namespace, "--wait=false", check=False)
+    assert differences == {path.name: "" for path in INPUTS}
 
 
-def _plain_inputs() -> list[Path]:
-    """Return the resources whose children are all of kinds that Kubernetes itself serves."""
-    return [path for path in _inputs() if not _needs_kinds_of_others(_read(path)["spec"])]
-
-
-def _needs_kinds_of_others(spec: Manifest) -> bool:
-    is_multi_node = any(s.get("numberOfNodes", 1) > 1 for s in spec["services"].values())
-    return is_multi_node or bool((spec.get("gaie") or {}).get("enabled", False))
-
-
-if _plain_inputs():
-    test_every_golden_of_plain_kinds_comes_out_equal_on_a_real_api_server = (
-        every_golden_comes_out_equal
-    )
+if INPUTS:
+    test_every_golden_comes_out_equal_on_a_real_api_server = every_golden_comes_out_equal
 
 
 def _is_observed(kubectl: Kubectl, namespace: str) -> bool:

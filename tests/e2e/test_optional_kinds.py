@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from crds.kubernetes import LEADER_WORKER_SET
+from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, LEADER_WORKER_SET
 from handlers.cli.devstack.control_plane import ControlPlane
-from tests.builders import an_infera_deployment
-from tests.e2e.stage import Stage
+from tests.builders import a_small_deployment, an_infera_deployment
+from tests.e2e.stage import Stage, versions
+from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins import LEADER_WORKER_SET_CRD
+from tests.faults.stand_ins.gateways import StandInGateways, a_gateway
+from tests.faults.stand_ins.installing import (
+    GAIE,
+    LEADER_WORKER_SETS,
+    install_crds,
+    installed,
+    remove_crds,
+)
+from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
 from tests.stack.eventually import eventually
 
 COUNT = 50
@@ -65,6 +75,98 @@ async def test_the_bridge_stays_ready_while_an_optional_crd_comes_and_goes(
     stage.bridge.wait_ready()
     stage.apply(an_infera_deployment("chat").with_server())
     await stage.ready("chat")
+
+
+async def test_a_gateway_comes_with_the_gateway_api_and_what_is_there_of_it_goes_on_without(
+    control_plane: ControlPlane, stage: Stage
+) -> None:
+    """Nothing is restarted: neither our processes nor a pod."""
+    stage.start()
+    gaie = {"enabled": True, "gatewayName": "inference", "tokenizerPath": "org/model"}
+    stage.apply(a_small_deployment("chat").with_spec(gaie=gaie))
+    missing = (
+        f"InferencePool chat-pool: the API server serves no {INFERENCE_POOL.kind}",
+        INFERENCE_POOL.crd_name,
+        f"HTTPRoute chat-route: the API server serves no {HTTP_ROUTE.kind}",
+        HTTP_ROUTE.crd_name,
+    )
+    await stage.says("chat", "Degraded", "True", "KindNotInstalled", *missing)
+    await eventually(partial(_serves_but_for_the_gateway, stage))
+    await stage.says("chat", "Ready", "False", "KindNotInstalled", *missing)
+    before = versions(stage)
+    assert {"Deployment/chat-epp", "Service/chat-epp", "Deployment/chat-worker"} <= before.keys()
+
+    for _ in range(2):
+        with installed(control_plane, *GAIE), in_thread(StandInGateways(control_plane)):
+            stage.kubectl("apply", "-f-", document=a_gateway())
+            assert (await stage.ready("chat", within_seconds=30))["status"]["gaie"]["ready"]
+        await stage.says("chat", "Ready", "False", "KindNotInstalled", *missing)
+        _serves_but_for_the_gateway(stage)
+    assert versions(stage) == before
+    assert stage.bridge.is_running
+    assert stage.handlers.is_running
+
+
+def _serves_but_for_the_gateway(stage: Stage) -> bool:
+    status = stage.resource("chat")["status"]
+    assert status["state"] == "ready", status
+    gaie = status["gaie"]
+    assert (gaie["eppReadyReplicas"], gaie["ready"]) == (1, False), gaie
+    assert (gaie["inferencePoolReady"], gaie["httpRouteAccepted"]) == (False, False), gaie
+    return True
+
+
+async def test_a_resource_of_several_nodes_follows_its_crd_as_it_comes_goes_and_comes_again(
+    fresh_control_plane: ControlPlane, stage: Stage
+) -> None:
+    """
+    What it lacks is said, its other services go on, and it is Ready within 30 s of the CRD.
+
+    What served on one node serves until then. Bridge and handlers are the same processes from the
+    beginning to the end.
+    """
+    stage.start()
+    pids = stage.bridge.pid, stage.handlers.pid
+    narrow = an_infera_deployment("wide").with_server().with_worker("small").with_worker("wide")
+    stage.apply(narrow)
+    await stage.ready("wide")
+    stage.apply(narrow.with_worker("wide", nodes=2))
+    for cycle in range(2):
+        said = await stage.says(
+            "wide", "Ready", "False", "KindNotInstalled", "LeaderWorkerSet wide-wide", "its CRD"
+        )
+        assert LEADER_WORKER_SET.crd_name in said["message"]
+        await eventually(partial(_others_serve, stage))
+        assert stage.resource("wide")["status"]["state"] == "pending"
+        former = stage.find(DEPLOYMENT, "wide-wide")
+        if cycle == 0:
+            assert former is not None
+            assert former["status"]["readyReplicas"] == 1
+        else:
+            assert former is None
+        stage.apply(an_infera_deployment(f"other-{cycle}").with_server())
+        await stage.ready(f"other-{cycle}")
+
+        with in_thread(StandInLeaderWorkerSets(fresh_control_plane)):
+            install_crds(fresh_control_plane, [LEADER_WORKER_SETS])
+            await stage.ready("wide", within_seconds=30)
+            await eventually(lambda: stage.find(DEPLOYMENT, "wide-wide") is None)
+            remove_crds(fresh_control_plane, [LEADER_WORKER_SETS])
+            await stage.says("wide", "Ready", "False", "KindNotInstalled", "its CRD")
+
+    stage.bridge.wait_ready()
+    stage.handlers.wait_ready()
+    assert (stage.bridge.pid, stage.handlers.pid) == pids
+    stage.apply(narrow)
+    await stage.ready("wide")
+
+
+def _others_serve(stage: Stage) -> bool:
+    """Whether the services of one node are Ready as if the other were not there."""
+    services = stage.resource("wide")["status"]["services"]
+    ready = {name: services[name]["readyReplicas"] for name in ("server", "small", "wide")}
+    assert ready == {"server": 1, "small": 1, "wide": 0}, ready
+    return True
 
 
 def _is_watched(stage: Stage, offset: int) -> bool:

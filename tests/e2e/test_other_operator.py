@@ -6,7 +6,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +20,13 @@ from tests.builders import a_small_deployment
 from tests.e2e.crowd import http_get, log_lines
 from tests.e2e.stage import Stage, uid
 from tests.e2e.terminal import Terminal
-from tests.faults.other_operator import LABEL, MANAGER, StandInOperator
 from tests.faults.own_loop import in_thread
+from tests.faults.stand_ins.reference_operator import (
+    LABEL,
+    MANAGER,
+    StandInReferenceOperator,
+    as_rendered,
+)
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Weir
 from tests.witness.audit import AuditEvent
@@ -123,16 +129,25 @@ def takeover(control_plane: ControlPlane, namespace: str, weir: Weir) -> Takeove
     return Takeover(stage, "chat", "held")
 
 
-def _stand_in(takeover: Takeover) -> StandInOperator:
+@contextmanager
+def _served(takeover: Takeover) -> Iterator[None]:
+    """Have both resources served by the other operator, which writes all the time."""
     stage = takeover.stage
-    return StandInOperator(stage.cluster, stage.namespace, *takeover.names)
+    with ExitStack() as running:
+        for name in takeover.names:
+            served = as_rendered(stage.resource(name))
+            operator = StandInReferenceOperator(
+                stage.cluster, stage.namespace, served, is_restless=True
+            )
+            running.enter_context(in_thread(operator))
+        yield
 
 
 async def test_what_another_operator_still_writes_is_left_to_it_and_becomes_ours_once_it_stopped(
     takeover: Takeover,
 ) -> None:
     stage = takeover.stage
-    with in_thread(_stand_in(takeover)):
+    with _served(takeover):
         stage.start(
             watch_namespaces=stage.namespace,
             other_operator_seconds=QUIET_SECONDS,
@@ -151,10 +166,12 @@ async def test_what_another_operator_still_writes_is_left_to_it_and_becomes_ours
     # Nothing happens any more but that time passes.
     await stage.ready("chat", within_seconds=60)
     await stage.says("held", "Progressing", "False", "Paused", "apply Deployment/held-worker")
-    last = max(event.stage_timestamp for event in takeover.theirs())
-    first = min(event.request_received_timestamp for event in _but_events(takeover.ours()))
-    # The API server notes the times of writes in whole seconds.
-    assert first - last > timedelta(seconds=QUIET_SECONDS - 1)
+    for name in takeover.names:
+        last = max(event.stage_timestamp for event in _of(name, takeover.theirs()))
+        ours = _of(name, _but_events(takeover.ours()))
+        # The API server notes the times of writes in whole seconds.
+        first = min(event.request_received_timestamp for event in ours)
+        assert first - last > timedelta(seconds=QUIET_SECONDS - 1)
     for name in ("chat-server", "chat-worker"):
         live = stage.get(DEPLOYMENT, name)
         assert LABEL not in live["metadata"]["labels"]
@@ -162,6 +179,11 @@ async def test_what_another_operator_still_writes_is_left_to_it_and_becomes_ours
     assert stage.get(DEPLOYMENT, "held-worker")["metadata"]["labels"][LABEL]
     assert takeover.pods() == pods
     assert len(takeover.events()) == 2
+
+
+def _of(name: str, written: Sequence[AuditEvent]) -> list[AuditEvent]:
+    """Return what was written of a resource and its children; a creation names them in its body."""
+    return [event for event in written if event.object_ref.name.partition("-")[0] == name]
 
 
 def _but_events(written: Sequence[AuditEvent]) -> list[AuditEvent]:
@@ -215,7 +237,7 @@ async def test_a_dry_run_beside_another_operator_tells_what_it_would_do_and_that
     takeover: Takeover,
 ) -> None:
     stage = takeover.stage
-    with in_thread(_stand_in(takeover)):
+    with _served(takeover):
         stage.start(watch_namespaces=stage.namespace, dry_run="true")
         await takeover.is_told(chat="would-change", held="paused")
         attempts = (await takeover.told("history"))["items"]

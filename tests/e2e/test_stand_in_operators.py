@@ -22,9 +22,10 @@ from tests.e2e.stage import CHILD_KINDS, Stage, controller_of, uid
 from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins.gateways import (
     CONTROLLER_NAME,
-    GATEWAY,
     GATEWAY_GROUP,
+    WITHOUT_INFERENCE,
     StandInGateways,
+    a_gateway,
 )
 from tests.faults.stand_ins.installing import ALL, installed
 from tests.faults.stand_ins.leader_worker_sets import StandInLeaderWorkerSets
@@ -56,18 +57,6 @@ def stage(control_plane: ControlPlane, namespace: str, weir: Weir) -> Stage:
 
 
 PARENT = {"group": GATEWAY_GROUP, "kind": "Gateway", "name": "inference"}
-
-
-def _gateway(**namespaces: Any) -> Manifest:
-    listener: Manifest = {"name": "http", "port": 80, "protocol": "HTTP"}
-    if namespaces:
-        listener["allowedRoutes"] = {"namespaces": namespaces}
-    return {
-        "apiVersion": GATEWAY.api_version,
-        "kind": GATEWAY.kind,
-        "metadata": {"name": "inference"},
-        "spec": {"gatewayClassName": "any", "listeners": [listener]},
-    }
 
 
 def _route_and_pool(gateway_namespace: str) -> list[Manifest]:
@@ -116,7 +105,7 @@ async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
 
     accepted = {"Accepted": "True", "ResolvedRefs": "True"}
     with in_thread(StandInGateways(stage.cluster)):
-        stage.kubectl("apply", "-f-", document=_gateway())
+        stage.kubectl("apply", "-f-", document=a_gateway())
         for document in _route_and_pool(stage.namespace):
             stage.kubectl("apply", "-f-", document=document)
         await eventually(both_say(accepted))
@@ -129,15 +118,21 @@ async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
 
         # A namespace that no listener allows is told so; its pool is not served.
         other = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
-        stage.kubectl("apply", "-f-", document=_gateway(**{"from": "Selector", "selector": other}))
+        stage.kubectl("apply", "-f-", document=a_gateway({"from": "Selector", "selector": other}))
         refused = {"Accepted": "False", "ResolvedRefs": "True"}
         await eventually(lambda: says(HTTP_ROUTE, "chat-route") == [refused])
         assert says(INFERENCE_POOL, "chat-pool") == []
 
-        stage.kubectl("apply", "-f-", document=_gateway(**{"from": "All"}))
+        stage.kubectl("apply", "-f-", document=a_gateway({"from": "All"}))
+        await eventually(both_say(accepted))
+        lacks = {"Accepted": "True", "ResolvedRefs": "False"}
+        stage.kubectl("apply", "-f-", document=a_gateway(class_name=WITHOUT_INFERENCE))
+        await eventually(lambda: says(HTTP_ROUTE, "chat-route") == [lacks])
+        await eventually(lambda: says(INFERENCE_POOL, "chat-pool") == [])
+
+        stage.kubectl("apply", "-f-", document=a_gateway())
         await eventually(both_say(accepted))
         stage.kubectl("delete", "inferencepool/chat-pool")
-        lacks = {"Accepted": "True", "ResolvedRefs": "False"}
         await eventually(lambda: says(HTTP_ROUTE, "chat-route") == [lacks])
 
 

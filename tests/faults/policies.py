@@ -41,6 +41,25 @@ def rewriting_env(namespace: str, name: str, value: str) -> list[Manifest]:
     )
 
 
+def filling_in_groups(namespace: str) -> list[Manifest]:
+    """
+    Return a policy that fills in what a LeaderWorkerSet leaves open and its CRD has no default for.
+
+    As the mutating webhook of its controller does: at every write, where the field is absent.
+    """
+    counts = '{"partition": dyn(0), "maxUnavailable": dyn(1), "maxSurge": dyn(0)}'
+    strategy = f'{{"type": dyn("RollingUpdate"), "rollingUpdateConfiguration": dyn({counts})}}'
+    network = '{"subdomainPolicy": "Shared"}'
+    return _mutating(
+        f"{namespace}-fills-in",
+        namespace,
+        f"{_absent('rolloutStrategy', strategy)} + {_absent('networkConfig', network)}",
+        resource="leaderworkersets",
+        group="leaderworkerset.x-k8s.io",
+        patch_type="JSONPatch",
+    )
+
+
 def refusing(
     namespace: str, resource: str, name: str, *, group: str = "apps", message: str = "not here"
 ) -> list[Manifest]:
@@ -80,7 +99,16 @@ def quota(namespace: str, **hard: int) -> Manifest:
     }
 
 
-def _mutating(name: str, namespace: str, expression: str) -> list[Manifest]:
+def _mutating(
+    name: str,
+    namespace: str,
+    expression: str,
+    *,
+    resource: str = "deployments",
+    group: str = "apps",
+    patch_type: str = "ApplyConfiguration",
+) -> list[Manifest]:
+    field = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}[patch_type]
     policy: Manifest = {
         "apiVersion": _GROUP,
         "kind": "MutatingAdmissionPolicy",
@@ -88,13 +116,8 @@ def _mutating(name: str, namespace: str, expression: str) -> list[Manifest]:
         "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
-            "matchConstraints": _matching(namespace, "deployments", "apps"),
-            "mutations": [
-                {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {"expression": expression},
-                }
-            ],
+            "matchConstraints": _matching(namespace, resource, group),
+            "mutations": [{"patchType": patch_type, field: {"expression": expression}}],
         },
     }
     binding: Manifest = {
@@ -104,6 +127,12 @@ def _mutating(name: str, namespace: str, expression: str) -> list[Manifest]:
         "spec": {"policyName": name},
     }
     return [policy, binding]
+
+
+def _absent(field: str, value: str) -> str:
+    """Return the CEL of the patches that set a field of the spec where it is absent."""
+    patch = f'JSONPatch{{op: "add", path: "/spec/{field}", value: {value}}}'
+    return f"(has(object.spec.{field}) ? [] : [{patch}])"
 
 
 def _containers(item: str) -> str:

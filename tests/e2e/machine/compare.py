@@ -15,6 +15,7 @@ from typing import Any
 from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.fields import MANAGER, entries_of
+from handlers.silent import SPOKE_OF
 from handlers.writes import FENCE
 from tests.e2e.machine.touches import INJECTED
 
@@ -157,6 +158,7 @@ def _lasting(live: Manifest, theirs: Theirs) -> Manifest:
             plan.APPLIED,
             plan.PATHS,
             plan.EMPTY_FIELDS,
+            SPOKE_OF,
             _OF_THE_CONTROLLER,
             *theirs.of(uid, "annotations"),
         }

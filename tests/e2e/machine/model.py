@@ -3,9 +3,9 @@ What there should be: what users asked for last, and what others did.
 
 Pure. A child is *held* where it is right that it does not follow its resource: the resource is
 paused, or only an edit of it helps; or the API server refuses the child, or a change of it. So is
-one that is no longer wanted and *stays* until the workload of another kind that succeeds it serves:
-without pods none ever does. A held child stays as it was when everything was last calm. Of a kind
-that the API server does not serve there is no object.
+one that is no longer wanted and *stays* until the workload of another kind that succeeds it serves,
+or until all do, where pods run on it: without pods none ever does. A held child stays as it was
+when everything was last calm. Of a kind that the API server does not serve there is no object.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from handlers.children import wanted_of
 from handlers.conditions import Reason
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
+from handlers.inferadeployment.names import common_children
 from handlers.kept import with_immutable
 from tests.e2e.machine.compare import Theirs, as_it_stands, differences, unlike
 from tests.e2e.machine.pods import UNKNOWN
@@ -106,13 +107,26 @@ class Resource(Struct, kw_only=True):
         return {} if self.valid is None else rendered(self.valid)
 
     def successions(self) -> dict[Ref, Ref]:
-        """Return the workload of another kind that each wanted one replaces: to its successor."""
+        """
+        Return the workload of another kind that each wanted one replaces: to its successor.
+
+        One that is to have no pods replaces none: what there is goes at once.
+        """
         return {
             f"{_OTHER[kind]}/{name}": ref
-            for ref in self.wanted()
+            for ref, child in self.wanted().items()
             for kind, _, name in [ref.partition("/")]
-            if kind in _OTHER
+            if kind in _OTHER and child["spec"]["replicas"]
         }
+
+    def let_go(self) -> set[Ref]:
+        """Return what pods run on, of what it does not ask for: a broker, and their rights."""
+        names = common_children(self.stored["metadata"]["name"])
+        return {f"{child.kind}/{child.name}" for child in names} - self.wanted().keys()
+
+    def may_stay(self) -> set[Ref]:
+        """Return what may be there although it does not ask for it."""
+        return self.successions().keys() | self.let_go()
 
 
 def rendered(stored: Manifest) -> dict[Ref, Manifest]:
@@ -198,10 +212,21 @@ class Model:
         return self._refused(resource, now) | self.staying(resource, now)
 
     def staying(self, resource: Resource, now: Snapshot) -> set[Ref]:
-        """Return the workloads that wait for their successors, and in vain."""
+        """
+        Return what waits in vain.
+
+        That are workloads for their successors, and what pods run on for all workloads to move.
+        """
         before = self.settled.owned_by(resource.uid)
         lacking = self.lacking(resource, now)
-        return {
+        owned = now.owned_by(resource.uid)
+        is_moving = any(
+            (ref in lacking or not self.has_pods) and (child["spec"]["replicas"] or ref in owned)
+            for ref, child in resource.wanted().items()
+            if kind_of(ref) in _OTHER
+        )
+        underlying = resource.let_go() & before.keys() if is_moving else set()
+        return underlying | {
             former
             for former, successor in resource.successions().items()
             if former in before and kind_of(former) not in self._absent

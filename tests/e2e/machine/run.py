@@ -166,8 +166,8 @@ class Run:
         return found
 
     def _may_hand_over(self, name: str, trial: Resource, now: Snapshot) -> bool:
-        """Whether a workload of another kind is there, or may be, that a wanted one succeeds."""
-        return bool(trial.successions().keys() & {*now.objects, *self._rest.asked(name)})
+        """Whether something is there, or may be, that stays for what is asked for instead."""
+        return bool(trial.may_stay() & {*now.objects, *self._rest.asked(name)})
 
     def _has_scaled_anew(self, resource: Resource, now: Snapshot) -> bool:
         """Whether a workload that an autoscaler has is to have another number of replicas."""

@@ -3,12 +3,14 @@ A stand-in for a Gateway controller with the Gateway API Inference Extension, su
 
 It says in status what such a controller says: which Gateway is programmed, which HTTPRoute a
 Gateway accepts, which InferencePool a Gateway serves. No traffic flows. Every Gateway is its own,
-whatever its class. What it leaves out: hostnames, sections and ports of listeners, namespace
-selectors, ReferenceGrants, back ends other than InferencePools (they count as found), and the
-endpoint picker, which nobody calls.
+whatever its class; one of the class WITHOUT_INFERENCE is served as by a controller that knows no
+InferencePools. What it leaves out: hostnames, sections and ports of listeners, namespace selectors,
+ReferenceGrants, back ends other than InferencePools (they count as found), and the endpoint picker,
+which nobody calls.
 
 A route whose Gateway is gone loses the entry of that Gateway, as the specification has it; one that
-the listeners of a Gateway do not allow is told so (`Accepted` False).
+the listeners of a Gateway do not allow is told so (`Accepted` False), and one whose back end is not
+there, or of a kind that the controller does not know (`ResolvedRefs` False).
 Source: Gateway API reference, HTTPRouteStatus; GAIE reference, InferencePoolStatus.
 """
 
@@ -25,6 +27,9 @@ from tests.faults.stand_ins.client import ApiError, Client, Controller, Copy, Ke
 
 MANAGER = "stand-in-gateway"
 CONTROLLER_NAME = "stand-in.weir.dev/gateway"
+
+WITHOUT_INFERENCE = "without-inference"
+"""Class of Gateways whose controller knows no InferencePools."""
 
 GATEWAY_GROUP = HTTP_ROUTE.group
 GATEWAY = Kind(group=GATEWAY_GROUP, version="v1", kind="Gateway", plural="gateways")
@@ -64,7 +69,9 @@ class StandInGateways:
             wanted.append((HTTP_ROUTE, route, _route_status(route, gateways, self._pools.objects)))
             for key in _pools_of(route):
                 serves[key] |= {
-                    gateway for gateway in _parents(route) if _admits(gateways, gateway, route)
+                    gateway
+                    for gateway in _parents(route)
+                    if _admits(gateways, gateway, route) and _knows_pools(gateways[gateway])
                 }
         for key, pool in self._pools.objects.items():
             wanted.append((INFERENCE_POOL, pool, _pool_status(pool, sorted(serves[key]))))
@@ -82,6 +89,23 @@ class StandInGateways:
         metadata = item["metadata"]
         body = {**item, "apiVersion": kind.api_version, "kind": kind.kind, "status": status}
         await self._client.put(kind.path(metadata["namespace"], metadata["name"], "status"), body)
+
+
+def a_gateway(namespaces: Manifest | None = None, *, class_name: str = "any") -> Manifest:
+    """
+    Return a Gateway `inference` with one listener.
+
+    `namespaces` is its `allowedRoutes.namespaces`; left out, the API server says `from: Same`.
+    """
+    listener: Manifest = {"name": "http", "port": 80, "protocol": "HTTP"}
+    if namespaces:
+        listener["allowedRoutes"] = {"namespaces": namespaces}
+    return {
+        "apiVersion": GATEWAY.api_version,
+        "kind": GATEWAY.kind,
+        "metadata": {"name": "inference"},
+        "spec": {"gatewayClassName": class_name, "listeners": [listener]},
+    }
 
 
 def _gateway_status(gateway: Manifest) -> Manifest:
@@ -110,6 +134,8 @@ def _route_status(
         resolved = ("True", "ResolvedRefs", "")
         if lacking:
             resolved = ("False", "BackendNotFound", f"no InferencePool {', '.join(lacking)}")
+        if _pools_of(route) and not _knows_pools(gateways[gateway]):
+            resolved = ("False", "InvalidKind", "no such kind of back end: InferencePool")
         told = {"Accepted": accepted, "ResolvedRefs": resolved}
         entries.append(
             {
@@ -179,6 +205,10 @@ def _admits(gateways: Mapping[Key, Manifest], key: Key, route: Manifest) -> bool
         for listener in gateways[key]["spec"]["listeners"]
         for allowed in [listener["allowedRoutes"]["namespaces"]["from"]]
     )
+
+
+def _knows_pools(gateway: Manifest) -> bool:
+    return bool(gateway["spec"]["gatewayClassName"] != WITHOUT_INFERENCE)
 
 
 def _conditions(

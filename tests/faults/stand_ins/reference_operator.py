@@ -8,14 +8,19 @@ it would write otherwise. A PUT has its own spec, labels (those of others go) an
 annotations, claims of a StatefulSet and the address of a Service stay. The status is what it writes
 of workloads, pool and route. What it leaves out: the passes of the reference that change nothing
 (it repeats them every 5 or 15 s), its watches, and any opinion on a resource that is not a golden.
+
+One that is restless writes in every pass, as one does that somebody else undoes: a label of each
+Deployment, and the status. It may serve what we render (`as_rendered`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from pathlib import Path
 
+import msgspec
 import yaml
 from msgspec import Struct
 
@@ -23,9 +28,15 @@ from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
 from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, LEADER_WORKER_SET, Manifest
 from handlers.cli.devstack.cluster import Cluster
+from handlers.handler import Facts
+from handlers.inferadeployment import HANDLER
 from tests.faults.stand_ins.client import UNREACHABLE, ApiError, Client
 
 MANAGER = "infera-operator"
+OF_ITS_IMAGE = "manager"
+"""What it is called where its own image runs it: it names no manager, and its program is that."""
+LABEL = "example.com/old"
+"""What a restless one gives every child, and ours does not."""
 GOLDENS = Path(__file__).parents[2] / "golden" / "reference"
 EVERY_SECONDS = 0.5
 """How often it looks at everything while it is started."""
@@ -66,7 +77,10 @@ class Golden(Struct, frozen=True, kw_only=True):
     def children_of(self, namespace: str, uid: str) -> list[Manifest]:
         """Return the children of the resource in that namespace and with that uid."""
         text = json.dumps(self.children)
-        placed = json.loads(text.replace("NAMESPACE", namespace).replace("OWNER", uid))
+        # As whole values: a variable of a pod is called POD_NAMESPACE.
+        for placeholder, value in (("NAMESPACE", namespace), ("OWNER", uid)):
+            text = text.replace(json.dumps(placeholder), json.dumps(value))
+        placed = json.loads(text)
         return [
             {**child, "metadata": {**child["metadata"], "namespace": namespace}} for child in placed
         ]
@@ -84,12 +98,31 @@ def golden(name: str, folder: Path = GOLDENS) -> Golden:
     )
 
 
+def as_rendered(resource: Manifest) -> Golden:
+    """Return a resource with the children that we would make of it, labelled as theirs."""
+    metadata = {**resource["metadata"], "namespace": "NAMESPACE", "uid": "OWNER"}
+    typed = msgspec.convert({**resource, "metadata": metadata}, CONTRACT.resource)
+    children = json.loads(json.dumps(HANDLER.render(typed, Facts()).children))
+    for child in children:
+        child["metadata"]["labels"][LABEL] = "1"
+    return Golden(resource=resource, children=children, status={"state": "pending"}, managers={})
+
+
 class StandInReferenceOperator:
     """Serves the resource of a golden in one namespace: `once`, or as long as it is started."""
 
-    def __init__(self, cluster: Cluster, namespace: str, served: Golden) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        served: Golden,
+        manager: str = MANAGER,
+        *,
+        is_restless: bool = False,
+    ) -> None:
         """Take what it serves; an administrator's kubeconfig is used."""
-        self._client = Client(cluster.kubeconfig(), MANAGER)
+        self._beats = itertools.count() if is_restless else None
+        self._client = Client(cluster.kubeconfig(), manager)
         self._namespace = namespace
         self._served = served
         self._going_on: asyncio.Task[None]
@@ -128,9 +161,15 @@ class StandInReferenceOperator:
         resource = await self._client.find(path)
         if resource is None or "deletionTimestamp" in resource["metadata"]:
             return
+        beat = None if self._beats is None else next(self._beats)
         for child in self._served.children_of(self._namespace, resource["metadata"]["uid"]):
+            if beat is not None and child["kind"] == DEPLOYMENT.kind:
+                child["metadata"]["labels"][LABEL] = str(beat)
             await self._create_or_update(child)
-        status = await self._status(resource)
+        if beat is None:
+            status = await self._status(resource)
+        else:
+            status = {"state": "pending", "observedGeneration": beat}
         if status != resource.get("status"):
             await self._client.put(f"{path}/status", {**resource, "status": status})
 

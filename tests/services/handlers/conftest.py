@@ -54,6 +54,7 @@ class Desk:
         self.newest_renderer = 0
         self.may_roll_out = True
         self.spared: dict[ChildName, str] = {}
+        self.added: dict[ChildName, tuple[str, ...]] = {}
         self.other_operator_seconds = 0.0
         """Here what others wrote a moment ago is taken over at once, unless a test asks."""
         self.writers: list[Writer] = []
@@ -144,6 +145,7 @@ class Desk:
             held={},
             reads=Reads(self.kube, CONTRACT, self.owner["metadata"]["namespace"]),
             spared=self.spared,
+            added=self.added,
             is_birth=is_birth,
         )
 

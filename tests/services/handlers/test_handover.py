@@ -2,163 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from bridge.events import ChangeEvent, ChildHint, EventType, ObjectKey
 from bridge.kube import MERGE_PATCH
-from bridge.settings import Settings
-from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL
-from crds.kubernetes import POD, Manifest
-from handlers.budget import unlimited
-from handlers.children import World
-from handlers.dry_run import DryRun
-from handlers.errors import LeaseLost
-from handlers.handler import AnyHandler, ChildName, Facts, Rendering
-from handlers.inferadeployment import HANDLER
+from crds.inferadeployment import CONTRACT
+from crds.kubernetes import Manifest
+from handlers.handler import ChildName, Rendering, Short
 from handlers.pause import ANNOTATION
-from handlers.reconcile import Subject, reconcile
-from handlers.settle import Circumstances, Outcome, settle_outcome
 from handlers.state import EMPTY, FailState
-from handlers.writes import Writes
 from tests.services.handlers.conftest import OWNER, Desk
-from tests.services.handlers.renderings import ORDINARY, a_deployment
-
-KEY = ObjectKey(CONTRACT.kind.queue_name, "a", OWNER)
-FORMER = ChildName("Deployment", "child")
-SUCCESSOR = ChildName("StatefulSet", "child")
-GROUPS = ChildName("LeaderWorkerSet", "child")
-NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-
-
-class Scene:
-    """A resource whose workload was a Deployment, and looks at it."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.former = a_deployment()(desk)
-        self.successor = ORDINARY["a stateful set"](desk)
-        self.rendering = self.forwards()
-        self.serving: set[ChildName] = set()
-        self.state = EMPTY
-        self.settings = Settings(other_operator_seconds=0.0)
-
-    def forwards(self, successor: Manifest | None = None) -> Rendering:
-        """Return what is asked for once the kind was changed."""
-        made = successor or self.successor
-        return Rendering(children=(made,), succeeds={FORMER: ChildName(made["kind"], "child")})
-
-    def backwards(self) -> Rendering:
-        """Return what is asked for once it was changed back."""
-        return Rendering(children=(self.former,), succeeds={SUCCESSOR: FORMER})
-
-    @property
-    def handler(self) -> AnyHandler:
-        """The kind, but for what the resource asks for and who serves."""
-        return msgspec.structs.replace(
-            HANDLER,
-            render=lambda _resource, _facts: self.rendering,
-            serves=lambda _resource, child, _live: child in self.serving,
-            pods_of=lambda _resource, child: f"is={child.kind}",
-            recorded=lambda _resource: (),
-        )
-
-    async def by_event(self) -> Outcome:
-        """Look because something changed; the bridge knows every child."""
-        hints = [
-            ChildHint(name.kind, name.name, "uid")
-            for name in (FORMER, SUCCESSOR)
-            if await self.is_there(name)
-        ]
-        return await self.look(EventType.CHANGED, *hints)
-
-    async def by_timer(self) -> Outcome:
-        """Look because time passed: such an event names no child."""
-        return await self.look(EventType.TIMER)
-
-    async def look(self, type_: EventType, *hints: ChildHint) -> Outcome:
-        """Reconcile once and settle; what is remembered is remembered."""
-        return await self._look(type_, hints, self.desk.making().writer)
-
-    async def foretold(self) -> DryRun:
-        """Return what a dry run tells of a look at everything."""
-        dry_run = DryRun(self.desk._writer(self.desk.dry))
-        self.settings = msgspec.structs.replace(self.settings, dry_run=True)
-        await self._look(EventType.RESYNC, (), dry_run)
-        return dry_run
-
-    async def _look(
-        self, type_: EventType, hints: tuple[ChildHint, ...], writer: Writes
-    ) -> Outcome:
-        async def newest(_: str) -> int:
-            return 0
-
-        world = World(
-            kube=self.desk.dry if isinstance(writer, DryRun) else self.desk.kube,
-            settings=self.settings,
-            facts=Facts(),
-            identity="desk",
-            newest_renderer=newest,
-            may_roll_out=unlimited,
-        )
-        key = msgspec.structs.replace(KEY, namespace=self.desk.namespace)
-        # A look at everything that a person asks for has no id, and asks for every child.
-        id_ = "" if type_ is EventType.RESYNC else "id"
-        event = ChangeEvent(key=key, type=type_, id=id_, children=hints)
-        subject = Subject()
-        outcome = await reconcile(event, self.handler, self.state, writer, world, subject)
-        found = Circumstances(
-            state=self.state,
-            uid=subject.uid,
-            generation=subject.generation,
-            now=1_000_000.0,
-            jitter=1.0,
-        )
-        settled = settle_outcome(outcome, found, self.settings).state
-        self.state = self.state if settled is None else settled
-        return outcome
-
-    async def is_there(self, name: ChildName) -> bool:
-        """Return whether a child exists and is not on its way out."""
-        return await self.uid(name) is not None
-
-    async def uid(self, name: ChildName) -> str | None:
-        """Return which child of that name there is."""
-        data = await self.desk.admin.get(self.desk.kind(name.kind), self.desk.namespace, name.name)
-        metadata = msgspec.json.decode(data)["metadata"] if data is not None else {}
-        return None if "deletionTimestamp" in metadata else metadata.get("uid")
-
-    async def condition(self, type_: str) -> Manifest | None:
-        """Return a condition of the resource."""
-        data = await self.desk.admin.get(CONTRACT.kind, self.desk.namespace, OWNER)
-        assert data is not None
-        listed = (msgspec.json.decode(data).get("status") or {}).get("conditions") or ()
-        return next((one for one in listed if one["type"] == type_), None)
-
-    async def a_pod(self, name: str, of: str, *conditions: Manifest) -> None:
-        """A pod that no scheduler looks at says this of itself."""
-        labels = {"is": of, DEPLOYMENT_LABEL: OWNER}
-        containers = [{"name": "main", "image": "registry.example/a:1"}]
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": self.desk.namespace, "labels": labels},
-            "spec": {"containers": containers, "schedulerName": "nobody"},
-        }
-        await self.desk.admin.create(POD, self.desk.namespace, pod, timeout_seconds=5)
-        await self.desk.admin.request(
-            "PATCH",
-            POD.path(self.desk.namespace, name, "status"),
-            body=msgspec.json.encode({"status": {"conditions": list(conditions)}}),
-            content_type=MERGE_PATCH,
-        )
-
-    def deletes(self) -> list[str]:
-        """Return what the last look deleted."""
-        return [what for what in self.desk.written if what.startswith("delete")]
+from tests.services.handlers.giving_way import (
+    FORMER,
+    NO_NODE,
+    SUCCESSOR,
+    EndingLease,
+    Scene,
+    is_cut,
+)
 
 
 @pytest.fixture
@@ -260,6 +125,48 @@ async def test_a_successor_that_is_refused_leaves_the_former_serving(
     assert scene.state == EMPTY
 
 
+async def test_a_successor_that_has_too_few_pods_for_long_has_no_place(waiting: Scene) -> None:
+    """A quota keeps them from being made, or a gate from being scheduled: no status says so."""
+    waiting.due = 2
+    await waiting.a_pod("runs", "StatefulSet", {"type": "PodScheduled", "status": "True"})
+    await waiting.a_pod("waits", "StatefulSet", {**NO_NODE, "reason": "SchedulingGated"})
+    for _ in range(2):
+        outcome = await waiting.by_timer()
+        assert (waiting.deletes(), outcome.handing_over) == ([], (FORMER,))
+    warning = await waiting.condition("Warning")
+    assert warning is not None
+    assert "lacking or gated, by a quota perhaps: if that lasts 30 s, it goes" in warning["message"]
+    (short,) = waiting.state.short
+    assert short.workload == FORMER
+    assert abs(time.time() - short.since) < 20
+
+    def since(seconds: float) -> tuple[Short, ...]:
+        return (Short(workload=FORMER, since=time.time() - seconds),)
+
+    waiting.due = 1
+    waiting.state = msgspec.structs.replace(waiting.state, short=since(31))
+    await waiting.by_timer()
+    assert (waiting.deletes(), waiting.state.short) == ([], ())
+
+    waiting.due = 2
+    waiting.state = msgspec.structs.replace(waiting.state, short=since(31))
+    await waiting.by_timer()
+    assert waiting.deletes() == ["delete Deployment/child"]
+    assert waiting.state == EMPTY
+
+
+async def test_one_whose_update_is_refused_is_there_all_the_same(waiting: Scene) -> None:
+    waiting.rendering = waiting.forwards(_invalid(waiting))
+    outcome = await waiting.by_event()
+    assert (outcome.reason, outcome.handing_over) == ("Refused", (FORMER,))
+    warning = await waiting.condition("Warning")
+    assert warning is not None
+    assert "could not be made" not in warning["message"]
+    await waiting.a_pod("waits", "StatefulSet", NO_NODE)
+    await waiting.by_timer()
+    assert waiting.deletes() == ["delete Deployment/child"]
+
+
 async def test_changed_back_before_it_is_done_the_new_one_goes_and_the_former_was_never_touched(
     waiting: Scene,
 ) -> None:
@@ -339,42 +246,19 @@ async def test_but_not_where_the_successor_would_be_refused(scene: Scene) -> Non
     assert [what for what in dry_run.written if what.startswith("delete")] == []
 
 
-class EndingLease:
-    """A lease that is over after so many calls: as if its holder had died there."""
-
-    predecessor_died = False
-
-    def __init__(self, calls: int) -> None:
-        self.calls = calls
-
-    @property
-    def seconds_left(self) -> float:
-        """How long it still lasts: asked before each call."""
-        self.calls -= 1
-        return 60.0 if self.calls >= 0 else 0.0
-
-
-async def _is_cut(look: Awaitable[Outcome]) -> bool:
-    try:
-        await look
-    except LeaseLost:
-        return True
-    return False
-
-
 async def test_who_dies_at_any_write_is_followed_by_one_who_ends_it(scene: Scene) -> None:
     """At each of them one of the two serves; what the dead one remembered may be lost."""
     alive = scene.desk.lease
     for serving, goes in (set[ChildName](), None), ({SUCCESSOR}, FORMER):
         scene.serving = serving
         cuts = 0
-        is_cut = True
-        while is_cut:
+        was_cut = True
+        while was_cut:
             scene.desk.lease = EndingLease(cuts)  # type: ignore[assignment]
-            is_cut = await _is_cut(scene.by_event())
+            was_cut = await is_cut(scene.by_event())
             assert await scene.is_there(FORMER) or (serving and await scene.is_there(SUCCESSOR))
             scene.state = EMPTY
-            cuts += is_cut
+            cuts += was_cut
         assert cuts >= 2
         scene.desk.lease = alive
         alive.predecessor_died = True

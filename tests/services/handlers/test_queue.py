@@ -105,6 +105,24 @@ async def test_what_is_given_back_comes_again_after_its_time(bus: Bus, pull: Pul
     assert third.delivered == 3
 
 
+async def test_a_look_at_more_still_knows_that_what_was_lacking_may_be_there(
+    bus: Bus, pull: Pull
+) -> None:
+    events = {"0": EventType.REFERRED, "1": EventType.RESYNC}
+    for slot, type_ in events.items():
+        headers, payload = encode(ChangeEvent(key=KEY, type=type_, id=f"{KEY.token}:{slot}"))
+        await bus.publish(f"{WORK_SUBJECT}.{KEY.token}.{slot}", payload, headers=headers)
+    await pull.ask(2)
+    found = [await pull.take(PATIENCE_SECONDS) for _ in events]
+    pair = {one.event.type: one for one in found if one is not None}
+    resync, referred = pair[EventType.RESYNC], pair[EventType.REFERRED]
+    assert (resync.is_referred, referred.is_referred) == (False, True)
+    assert resync.absorb(referred)
+    assert resync.event.type is EventType.RESYNC
+    assert resync.is_referred
+    await resync.acknowledge()
+
+
 async def test_what_answers_for_others_answers_for_all_of_them(bus: Bus, pull: Pull) -> None:
     events = {"0": EventType.CHANGED, "1": EventType.CHANGED, "2": EventType.OBSERVED}
     for slot, type_ in events.items():

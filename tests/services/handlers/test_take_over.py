@@ -20,9 +20,9 @@ from handlers.handler import Facts, Rendering
 from handlers.inferadeployment import HANDLER
 from handlers.kept import KEPT, kept_by
 from tests.services.handlers.conftest import Desk
+from tests.services.handlers.giving_way import EndingLease
 from tests.services.handlers.renderings import a_container
 from tests.services.handlers.taken_over import REFERENCE, managers, pods_of, posted, put, rests
-from tests.services.handlers.test_handover import EndingLease
 
 RUNS = "nats:2.10"
 
@@ -174,6 +174,50 @@ async def test_what_only_a_new_broker_could_hold_stays_and_is_named(
     assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "nats:2.11"
     assert live["spec"]["volumeClaimTemplates"] == before["spec"]["volumeClaimTemplates"]
     await rests(desk, other)
+
+
+def _in_memory(theirs: Manifest) -> None:
+    """The volume of that name is of the pod."""
+    del theirs["spec"]["volumeClaimTemplates"]
+    theirs["spec"]["template"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+
+
+def _of_another_name(theirs: Manifest) -> None:
+    """The claim has another name."""
+    theirs["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] = "store"
+    (container,) = theirs["spec"]["template"]["spec"]["containers"]
+    container["volumeMounts"][0]["name"] = "store"
+
+
+def _nowhere(theirs: Manifest) -> None:
+    """Nothing is mounted."""
+    del theirs["spec"]["volumeClaimTemplates"]
+    del theirs["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize("holds", [_in_memory, _of_another_name, _nowhere])
+async def test_where_our_volume_is_lacking_another_image_comes_and_what_is_mounted_stays(
+    desk: Desk, holds: Any
+) -> None:
+    theirs = theirs_of(broker_of(desk))
+    holds(theirs)
+    before = await posted(desk, theirs)
+    child = await desk.made(broker_of(desk))
+    assert (child.problem, child.unchangeable) == (None, ("volumeClaimTemplates",))
+    assert (await desk.live(theirs))["spec"] == before["spec"]
+
+    for image in ("nats:2.11", "nats:2.12"):
+        other = broker_of(desk, image=image)
+        child = await desk.made(other)
+        assert (child.problem, child.unchangeable) == (None, ("volumeClaimTemplates",))
+        before["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        assert (await desk.live(other))["spec"] == before["spec"]
+        await rests(desk, other)
+    # Who removes the annotation gets no template that the API server would have to refuse.
+    await desk.patched(theirs, {"metadata": {"annotations": {KEPT: None}}}, by="kubectl-annotate")
+    assert (await desk.made(broker_of(desk, image="nats:2.12"))).problem is None
+    assert (await desk.live(theirs))["spec"] == before["spec"]
+    await rests(desk, broker_of(desk, image="nats:2.12"))
 
 
 @pytest.mark.parametrize("calls", range(4))

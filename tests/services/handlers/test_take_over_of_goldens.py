@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -9,12 +10,14 @@ import pytest
 import yaml
 
 from crds.inferadeployment import CONTRACT, InferaDeployment
-from crds.kubernetes import Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, Manifest
 from handlers import plan
+from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.handler import Facts
 from handlers.inferadeployment import HANDLER
 from handlers.inferadeployment.names import child_name
 from handlers.kept import KEPT
+from tests.faults.stand_ins.installing import ALL, installed
 from tests.golden.test_reference import INPUTS
 from tests.services.handlers.conftest import Desk
 from tests.services.handlers.taken_over import managers, posted, put, rests
@@ -41,25 +44,31 @@ def _cases() -> dict[str, tuple[Path, Path]]:
 CASES = _cases()
 
 
+@pytest.fixture(scope="module")
+def kinds_of_others(control_plane: ControlPlane) -> Iterator[None]:
+    """LeaderWorkerSets and all that GAIE needs can be made."""
+    with installed(control_plane, *ALL):
+        yield
+
+
 @pytest.mark.parametrize("case", CASES)
 async def test_the_children_of_a_golden_are_taken_over_and_none_is_another_then(
-    desk: Desk, case: str
+    kinds_of_others: None, desk: Desk, case: str
 ) -> None:
     """Their templates are ours, so that nothing is kept but a broker's."""
     source, children = CASES[case]
     owner = await _resource(desk, yaml.safe_load(source.read_text("utf-8")))
     rendering = HANDLER.render(msgspec.convert(owner, InferaDeployment), Facts())
-    served = {owned.kind.kind for owned in CONTRACT.owns if not owned.optional}
-    wanted = [manifest for manifest in rendering.children if manifest["kind"] in served]
+    wanted = rendering.children
     rendered = {plan.child_name(manifest): manifest for manifest in wanted}
     before = {}
     for child in yaml.safe_load_all(children.read_text("utf-8")):
-        if child is None or plan.child_name(child) not in rendered:
+        if child is None:
             continue
         theirs = _placed(child, owner)
         await posted(desk, theirs)
         before[plan.child_name(child)] = await put(desk, await desk.live(theirs))
-    assert before
+    assert before.keys() == rendered.keys()
     desk.owner = {**owner, "status": {"observedGeneration": owner["metadata"]["generation"]}}
     desk.spared = dict(rendering.spared)
 
@@ -104,7 +113,8 @@ def _placed(child: Manifest, owner: Manifest) -> Manifest:
     placed["metadata"]["namespace"] = namespace
     for reference in placed["metadata"]["ownerReferences"]:
         reference["uid"] = uid
-    if placed["kind"] == "Deployment" and placed["metadata"]["name"] in _workloads(owner):
+    is_workload = placed["kind"] in (DEPLOYMENT.kind, LEADER_WORKER_SET.kind)
+    if is_workload and placed["metadata"]["name"] in _workloads(owner):
         placed["spec"]["replicas"] = 0
     return placed
 

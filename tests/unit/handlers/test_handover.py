@@ -7,22 +7,41 @@ from typing import Any
 import pytest
 
 from crds.kubernetes import Manifest
-from handlers.handler import ChildName
-from handlers.handover import Handover, is_out_of_quota, is_pod_of, notices_of
-from handlers.pods import is_unschedulable
+from handlers.handover import PODS_MAX, is_out_of_quota, is_pod_of, is_short_of
+from handlers.pods import lacks_room
 
 
 def a_pod(*conditions: Manifest, **metadata: Any) -> Manifest:
     return {"metadata": {"name": "p", **metadata}, "status": {"conditions": list(conditions)}}
 
 
-def scheduled(status: str, reason: str = "") -> Manifest:
-    return {"type": "PodScheduled", "status": status, "reason": reason}
+def scheduled(status: str, reason: str = "", message: str = "") -> Manifest:
+    return {"type": "PodScheduled", "status": status, "reason": reason, "message": message}
+
+
+def no_node(*words: str, beyond_help: int = 0) -> Manifest:
+    """Return what the scheduler says of eight nodes, so many of which no pod's end would help."""
+    victims = [f"{8 - beyond_help} No preemption victims found for incoming pod"]
+    counts = (victims if beyond_help < 8 else []) + (
+        [f"{beyond_help} Preemption is not helpful for scheduling"] if beyond_help else []
+    )
+    said = f"0/8 nodes are available: {', '.join(words)}. preemption: 0/8 nodes are available: "
+    return scheduled("False", "Unschedulable", f"{said}{', '.join(counts)}.")
 
 
 NO_NODE = scheduled("False", "Unschedulable")
+FULL = no_node("8 Insufficient amd.com/gpu")
+HALF_CORDONED = no_node("4 Insufficient amd.com/gpu", "4 node(s) were unschedulable", beyond_help=4)
+NO_SUCH_NODE = no_node("8 node(s) didn't match Pod's node affinity/selector", beyond_help=8)
+TOO_GREEDY = no_node("8 Insufficient amd.com/gpu", beyond_help=8)
+CLAIMED = no_node("8 cannot allocate all claims", beyond_help=8)
 PODS: dict[str, tuple[Manifest, bool]] = {
     "no node takes it": (a_pod(NO_NODE), True),
+    "every node is full": (a_pod(FULL), True),
+    "every node is full or cordoned": (a_pod(HALF_CORDONED), True),
+    "every device is claimed": (a_pod(CLAIMED), True),
+    "no node has its label": (a_pod(NO_SUCH_NODE), False),
+    "no node has so many GPUs": (a_pod(TOO_GREEDY), False),
     "it was never looked at": (a_pod(), False),
     "it has a node": (a_pod(scheduled("True")), False),
     "it waits for a gate": (a_pod(scheduled("False", "SchedulingGated")), False),
@@ -35,8 +54,10 @@ PODS: dict[str, tuple[Manifest, bool]] = {
 
 
 @pytest.mark.parametrize(("pod", "lacks"), PODS.values(), ids=PODS)
-def test_a_pod_finds_no_node_when_the_scheduler_says_so(pod: Manifest, *, lacks: bool) -> None:
-    assert is_unschedulable(pod) is lacks
+def test_a_pod_lacks_room_where_the_end_of_others_may_give_it_a_node(
+    pod: Manifest, *, lacks: bool
+) -> None:
+    assert lacks_room(pod) is lacks
 
 
 @pytest.mark.parametrize(
@@ -71,17 +92,26 @@ def test_a_quota_keeps_pods_from_being_made_where_their_controller_says_so(
     assert not is_out_of_quota({})
 
 
-def test_the_status_says_what_waits_for_what_and_takes_it_for_no_fault() -> None:
-    former, successor = ChildName("Deployment", "d-s"), ChildName("LeaderWorkerSet", "d-s")
-    waiting, blocked = notices_of(
-        Handover(predecessor=former, successor=successor, is_blocked=is_blocked)
-        for is_blocked in (False, True)
-    )
-    assert (waiting.reason, waiting.degraded) == ("HandingOver", False)
-    assert waiting.message == (
-        "Deployment d-s goes on serving until its successor, LeaderWorkerSet d-s, is ready, or one "
-        "of the successor's pods finds no node"
-    )
-    assert blocked.message == (
-        "Deployment d-s goes on serving: its successor, LeaderWorkerSet d-s, could not be made yet"
-    )
+GATED = a_pod(scheduled("False", "SchedulingGated"))
+GOING = a_pod(scheduled("True"), deletionTimestamp="2026-12-01T12:00:00Z")
+RUNS = a_pod(scheduled("True"))
+
+
+@pytest.mark.parametrize(
+    ("pods", "due", "is_short"),
+    [
+        ([], 2, True),
+        ([RUNS], 2, True),
+        ([RUNS, a_pod()], 2, False),
+        ([RUNS, GATED], 2, True),
+        ([GATED, GATED], 2, True),
+        ([RUNS, GOING], 2, False),
+        ([RUNS, RUNS, GATED], 2, False),
+        ([], 0, False),
+        ([RUNS] * PODS_MAX, PODS_MAX + 1, False),
+    ],
+)
+def test_a_successor_lacks_pods_that_are_not_made_or_wait_for_a_gate(
+    pods: list[Manifest], due: int, *, is_short: bool
+) -> None:
+    assert is_short_of(pods, due) is is_short

@@ -10,6 +10,7 @@ import pytest
 
 from crds.kubernetes import Manifest
 from handlers import kept, plan
+from handlers.fields import merged
 from handlers.kept import KEPT, Kept
 
 OTHERS = ("infera-operator", "cgn-operator")
@@ -224,6 +225,46 @@ def test_what_people_added_to_a_template_stays_theirs() -> None:
     assert found(live).template == {**THEIRS, "metadata": {}}
 
 
+def test_any_template_is_anothers_whose_resource_another_operator_served_since() -> None:
+    ours, _ = STANDINGS["ours"]
+    assert kept.is_anothers(ours, OTHERS, is_spared=False, was_served=True)
+    no_pods = {"metadata": {"annotations": APPLIED}, "spec": {"ports": []}}
+    assert not kept.is_anothers(no_pods, OTHERS, is_spared=False, was_served=True)
+
+
+def test_what_stands_twice_is_not_kept_and_has_an_entry_of_its_own() -> None:
+    nats = 'k:{"name":"nats"}'
+    variable: Manifest = {"f:env": {'k:{"name":"A"}': {}}}
+    fields: Manifest = {"f:image": {}, "f:name": {}}
+    owned: Manifest = {"f:spec": {"f:containers": {nats: {**fields, **variable}}}}
+    live = a_live(an_entry("infera-operator", owned), an_entry("kubectl-edit", {}))
+    (container,) = live["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    assert found(live).template == THEIRS
+
+    entries = merged(live, OTHERS)
+    assert entries is not None
+    wanted = kept.with_template(a_rendering(), live, found(live))
+    assert kept.apart(a_rendering(), live, entries) == entries
+    persons, ours, twice = kept.apart(wanted, live, entries)
+    assert persons == an_entry("kubectl-edit", {})
+    assert (ours["manager"], ours["operation"]) == ("weir", "Apply")
+    assert ours["fieldsV1"]["f:spec"] == {
+        "f:template": {"f:spec": {"f:containers": {nats: fields}}},
+        "f:serviceName": {},
+    }
+    assert (twice["manager"], twice["operation"]) == ("weir", "Update")
+    assert twice["fieldsV1"] == {
+        "f:spec": {"f:template": {"f:spec": {"f:containers": {nats: variable}}}}
+    }
+    # And together again, whenever a path is to go.
+    assert merged({"metadata": {"managedFields": [ours, twice]}}, OTHERS) == merged(
+        a_live(an_entry("infera-operator", owned)), OTHERS
+    )
+    whole = [ours]
+    assert kept.apart(wanted, a_live(), whole) == whole
+
+
 # ---------------------------------------------------------------------------------- immutable
 
 
@@ -259,6 +300,34 @@ def test_what_it_lacks_is_named_and_not_sent(field: str) -> None:
     assert kept.unchangeable(a_rendering(), live) == (field,)
     rest = {key: item for key, item in a_rendering()["spec"].items() if key != field}
     assert kept.with_immutable(a_rendering(), live)["spec"] == rest
+
+
+def mounting(image: str, **pod: Any) -> Manifest:
+    """Return a template that mounts `data`."""
+    container = {"name": "nats", "image": image, "volumeMounts": [{"name": "data"}]}
+    return {"spec": {"containers": [container], **pod}}
+
+
+@pytest.mark.parametrize("claims", [None, [], [{"metadata": {"name": "store"}, "spec": {}}]])
+def test_what_mounts_a_claim_that_it_lacks_gets_our_image_and_nothing_else(claims: Any) -> None:
+    theirs = mounting("nats:2.10", volumes=[{"name": "data", "emptyDir": {}}])
+    live = a_live(template=theirs, volumeClaimTemplates=claims)
+    ours = a_rendering(mounting("nats:2.11", hostname="ours"))
+    wanted = kept.fitted(ours, live, "nats:2.11")
+    expected = mounting("nats:2.11", volumes=[{"name": "data", "emptyDir": {}}])
+    assert wanted["spec"]["template"] == expected
+    assert wanted["spec"].get("volumeClaimTemplates") == claims
+
+    # It is kept so, until another image is asked for; who removes the annotation changes nothing.
+    held = keeping(written(wanted))
+    held["spec"] |= {"template": expected, "volumeClaimTemplates": claims}
+    for asked in ("nats:2.11", ""):
+        assert kept.fitted(ours, held, asked) == wanted
+    again = kept.fitted(a_rendering(mounting("nats:2.12")), held, "nats:2.12")
+    assert again["spec"]["template"]["spec"]["volumes"] == theirs["spec"]["volumes"]
+    assert again["spec"]["template"]["spec"]["containers"][0]["image"] == "nats:2.12"
+    del held["metadata"]["annotations"][KEPT]
+    assert kept.fitted(ours, held, "nats:2.11")["spec"]["template"] == expected
 
 
 def test_a_policy_that_we_do_not_render_does_not_become_the_default() -> None:

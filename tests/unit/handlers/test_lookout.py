@@ -10,7 +10,17 @@ import pytest
 from bridge.settings import Settings
 from crds.kubernetes import Manifest
 from handlers.errors import OtherOperator
-from handlers.lookout import Lookout, OthersWrite, newest_write, seconds_to_wait, words
+from handlers.lookout import (
+    OTHER_OPERATORS,
+    Lookout,
+    OthersWrite,
+    newest_write,
+    other_operators,
+    seconds_to_wait,
+    was_served_by_another,
+    without_others_status,
+    words,
+)
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 QUIET_SECONDS = 60.0
@@ -34,6 +44,23 @@ def a_lookout(**settings: Any) -> Lookout:
 
 NO_TIMES: tuple[Any, ...] = ("", "yesterday", "2026-11-30T12:00:00", None, 7, {})
 RESOURCE = an_object(an_entry(500, "kubectl"), kind="InferaDeployment", name="chat")
+
+SERVED = an_object(
+    an_entry(400, "manager", subresource="status"), kind="InferaDeployment", name="chat"
+)
+"""A resource of which the operator's own image, whose program is called so, wrote the status."""
+
+
+def made_by(manager: str, *, seconds: float = 20, uid: str = "chat-uid") -> Manifest:
+    """Return a child whose controller reference is of that manager."""
+    owners: Manifest = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
+    made = an_object(an_entry(seconds, manager, fieldsV1=owners))
+    made["metadata"]["ownerReferences"] = [
+        {"uid": "another"},
+        {"uid": "chat-uid", "controller": True},
+    ]
+    return made
+
 
 YOUNG: dict[str, tuple[list[Manifest | None], str, float]] = {
     "an update of a child": (
@@ -69,6 +96,25 @@ YOUNG: dict[str, tuple[list[Manifest | None], str, float]] = {
         "infera-operator wrote Deployment chat-worker at 2026-11-30T13:00:00Z",
         60,
     ),
+    "what its image made": (
+        [RESOURCE, made_by("manager")],
+        "manager wrote Deployment chat-worker at 2026-11-30T11:59:40Z",
+        40,
+    ),
+    "what its image wrote of a child of a resource that it served": (
+        [SERVED, an_object(an_entry(50, "manager"))],
+        "manager wrote Deployment chat-worker at 2026-11-30T11:59:10Z",
+        10,
+    ),
+    "the status by its image": (
+        [
+            an_object(
+                an_entry(30, "manager", subresource="status"), kind="InferaDeployment", name="chat"
+            )
+        ],
+        "manager wrote the status of InferaDeployment chat at 2026-11-30T11:59:30Z",
+        30,
+    ),
     "a time of another zone": (
         [an_object(an_entry(0, time="2026-11-30T13:59:50+02:00"))],
         "infera-operator wrote Deployment chat-worker at 2026-11-30T11:59:50Z",
@@ -83,6 +129,20 @@ OLD: dict[str, list[Manifest | None]] = {
         {"kind": "Service", "metadata": {"name": "x", "managedFields": None}}
     ],
     "what others wrote": [an_object(an_entry(0, "kubectl"), an_entry(0, "infera-operator-2"))],
+    "what others wrote who are called as anybody may be": [
+        RESOURCE,
+        an_object(an_entry(0, "manager")),
+        made_by("manager", uid="another"),
+        made_by("manager-2"),
+    ],
+    "a resource that others of that name made": [
+        made_by("manager", seconds=0),
+        an_object(an_entry(0, "kubectl")),
+    ],
+    "a child's status by its controller, which is called so": [
+        SERVED,
+        an_object(an_entry(0, "manager", subresource="status")),
+    ],
     "a write as old as is asked for": [RESOURCE, an_object(an_entry(60))],
     "an old write": [RESOURCE, an_object(an_entry(86_400, subresource="status"))],
     "no time, as of a write through `scale`": [
@@ -115,6 +175,24 @@ def test_what_is_no_young_write_of_another_operator_keeps_nobody_from_writing(na
     lookout.require_silence(*OLD[name])
 
     assert (lookout.seen, lookout.why) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("live", "owner", "is_its"),
+    [
+        (made_by("manager"), RESOURCE, True),
+        (made_by("weir"), SERVED, True),
+        (made_by("weir"), RESOURCE, False),
+        (made_by("manager", uid="another"), RESOURCE, False),
+        (made_by("kubectl"), {"metadata": {"managedFields": None}}, False),
+        ({"metadata": {"name": "x", "ownerReferences": None}}, RESOURCE, False),
+    ],
+)
+def test_who_is_called_as_anybody_may_be_is_the_other_operator_where_it_did_its_work(
+    live: Manifest, owner: Manifest, is_its: bool
+) -> None:
+    """Its image names no field manager, so that its program's name is taken: `manager`."""
+    assert other_operators(live, owner) == (*OTHER_OPERATORS, *(["manager"] if is_its else []))
 
 
 def test_it_is_looked_for_as_long_as_was_asked_and_with_zero_not_at_all() -> None:
@@ -158,3 +236,17 @@ def test_the_last_write_is_found_however_old_it_is() -> None:
         time=NOW - timedelta(days=3),
     )
     assert seconds_to_wait(write, NOW, QUIET_SECONDS) == 0
+
+
+@pytest.mark.parametrize("manager", ["infera-operator", "cgn-operator", "manager"])
+def test_who_served_a_resource_since_we_did_is_told_by_its_status(manager: str) -> None:
+    persons, ours = an_entry(900, "kubectl"), an_entry(90, "weir", subresource="status")
+    theirs = an_entry(900, manager, subresource="status")
+    served = an_object(persons, theirs, ours, kind="InferaDeployment")
+    assert was_served_by_another(served)
+    assert without_others_status(served) == [persons, ours]
+    # Not by what else it wrote, nor by the status of ours or of a person.
+    for entries in ([persons, ours], [persons, an_entry(900)], []):
+        resource = an_object(*entries, kind="InferaDeployment")
+        assert not was_served_by_another(resource)
+        assert without_others_status(resource) is None

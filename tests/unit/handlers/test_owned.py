@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from handlers.fields import FieldSet
-from handlers.owned import owned_part
+from handlers.owned import less, owned_part, repeated
 
 A, B = 'k:{"name":"a"}', 'k:{"name":"b"}'
 LISTED = [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}]
@@ -44,6 +44,18 @@ CASES: dict[str, tuple[Any, FieldSet, list[FieldSet], Any]] = {
         [{"containerPort": 80, "protocol": "TCP"}],
     ),
     "members of a set": (["x", "y"], {'v:"y"': {}}, [], ["y"]),
+    "not what a list holds twice": (
+        [*LISTED, {"name": "a", "value": "3"}],
+        {A: {}, B: {"f:value": {}}},
+        [],
+        [LISTED[1]],
+    ),
+    "no list of which that leaves nothing": (
+        {"env": [LISTED[0], LISTED[0]], "args": [], "image": "x"},
+        {"f:env": {".": {}, A: {}}, "f:args": {}, "f:image": {}},
+        [],
+        {"args": [], "image": "x"},
+    ),
 }
 
 
@@ -52,3 +64,32 @@ def test_a_part_holds_what_is_in_the_set_and_no_more(
     value: Any, mine: FieldSet, others: list[FieldSet], part: Any
 ) -> None:
     assert owned_part(value, mine, others) == part
+
+
+C = 'k:{"name":"c"}'
+TWICE: dict[str, tuple[Any, FieldSet, FieldSet, FieldSet]] = {
+    "nothing": (LISTED, {A: {}, B: {}}, {}, {A: {}, B: {}}),
+    "an item": ([*LISTED, LISTED[0]], {".": {}, A: {}, B: {}}, {A: {}}, {".": {}, B: {}}),
+    "an item of an item": (
+        {"containers": [{"name": "c", "env": [*LISTED, LISTED[0]]}], "x": 1},
+        {"f:containers": {C: {"f:env": {A: {}, B: {}}, "f:name": {}}}, "f:x": {}},
+        {"f:containers": {C: {"f:env": {A: {}}}}},
+        {"f:containers": {C: {"f:env": {B: {}}, "f:name": {}}}, "f:x": {}},
+    ),
+    "all items of a list, which goes with them": (
+        {"env": [LISTED[0], LISTED[0]], "image": "x"},
+        {"f:env": {".": {}, A: {}}, "f:image": {}},
+        {"f:env": {A: {}}},
+        {"f:image": {}},
+    ),
+    "an item that is not ours": ([*LISTED, LISTED[0]], {B: {}}, {}, {B: {}}),
+    "no member of an atomic list": ({"args": [1, 1]}, {"f:args": {}}, {}, {"f:args": {}}),
+}
+
+
+@pytest.mark.parametrize(("value", "mine", "twice", "rest"), TWICE.values(), ids=TWICE)
+def test_what_a_list_holds_twice_is_told_from_the_rest(
+    value: Any, mine: FieldSet, twice: FieldSet, rest: FieldSet
+) -> None:
+    assert repeated(value, mine) == twice
+    assert less(mine, twice) == rest

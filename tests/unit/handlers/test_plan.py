@@ -339,3 +339,17 @@ def test_an_apply_owns_the_copy_of_the_service_account_as_a_create_does() -> Non
         a_rendering(),
     ):
         assert plan.with_account_copy(as_it_is) == as_it_is
+
+
+@pytest.mark.parametrize(
+    ("status", "awaits"),
+    [
+        ({"observedGeneration": 2}, False),
+        ({"observedGeneration": 1}, True),
+        ({"state": "pending"}, False),
+        (None, False),
+    ],
+)
+def test_of_what_nobody_observed_no_edit_is_known(status: Any, *, awaits: bool) -> None:
+    owner = {"metadata": {"generation": 2}, "status": status}
+    assert plan.awaits_an_edit(owner) is awaits

@@ -23,7 +23,7 @@ from bridge.kube_errors import (
 )
 from bridge.settings import Settings
 from handlers.errors import DependencyDown, GiveBack, LeaseLost, OtherOperator
-from handlers.handler import ChildName, Problem
+from handlers.handler import ChildName, Problem, Short
 from handlers.settle import (
     ERROR_TEXT_MAX,
     Circumstances,
@@ -89,6 +89,7 @@ def test_an_end_that_asks_for_another_look_arms_a_timer() -> None:
 
 
 WAITS = (ChildName("Deployment", "former"),)
+SHORT = (Short(workload=WAITS[0], since=9.0),)
 
 
 @pytest.mark.parametrize("concerns", [{"has_problems": True}, {"refused": (PROBLEM,)}, {}])
@@ -97,14 +98,13 @@ def test_what_serves_until_its_successor_does_is_met_by_the_next_look(
     result: Result, concerns: dict[str, Any]
 ) -> None:
     """By a timer, which names no child: the state has to, and it makes the look a full one."""
-    outcome = Outcome(result=result, requeue_seconds=10, handing_over=WAITS)
+    outcome = Outcome(result=result, requeue_seconds=10, handing_over=WAITS, short=SHORT)
     ended = settle_outcome(replace(outcome, **concerns), found(), SETTINGS)
     assert ended.state is not None
-    assert (ended.state.handing_over, ended.state.has_failed) == (WAITS, bool(concerns))
-    assert ended.state.concerns("u", 3)
+    assert (ended.state.handing_over, ended.state.short) == (WAITS, SHORT)
+    assert (ended.state.has_failed, ended.state.concerns("u", 3)) == (bool(concerns), True)
     assert ended.timer_seconds is not None
-    over = settle_outcome(Outcome(result=result), found(ended.state), SETTINGS)
-    assert over.state == EMPTY
+    assert settle_outcome(Outcome(result=result), found(ended.state), SETTINGS).state == EMPTY
 
 
 @pytest.mark.parametrize("generation", [3, 4])

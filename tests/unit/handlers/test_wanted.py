@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from bridge.events import ChangeEvent, EventType, ObjectKey
 from bridge.kube_errors import NotFound
 from crds.kind import Kind
 from crds.kubernetes import Manifest
@@ -31,10 +32,15 @@ def test_a_spec_that_no_renderer_gets_to_the_bottom_of_is_the_users_to_mend(leve
 
 SHARED = Facts(nats_default="shared", nats_engine_url="nats://weir:4222")
 BROKER = ChildName("StatefulSet", "demo-nats")
+FRONT = ChildName("Service", "demo-nats")
+ENGINES = ChildName("Deployment", "demo-worker")
+KEY = ObjectKey(HANDLER.contract.kind.queue_name, "models", "demo")
+BIRTH = ChangeEvent(key=KEY, type=EventType.CHANGED, id="id")
+LATER = ChangeEvent(key=KEY, type=EventType.TIMER, id="id")
 
 
 class FakeKube:
-    """Holds one object, and counts who asks for it."""
+    """Holds one object, and counts who asks for what a broker is known by."""
 
     def __init__(self, held: Manifest | None) -> None:
         self.held = held
@@ -42,27 +48,37 @@ class FakeKube:
 
     async def read(self, kind: Kind, namespace: str, name: str) -> bytes:
         """Return what is held."""
-        assert (kind.kind, name, namespace) == (*BROKER, "models")
+        assert kind.kind == "Deployment" or (kind.kind, name) in (BROKER, FRONT)
+        assert namespace == "models"
         self.asked += 1
-        if self.held is None:
+        held = self.held or {"kind": "", "metadata": {"name": ""}}
+        if (held["kind"], held["metadata"]["name"]) != (kind.kind, name):
             raise NotFound(404, "NotFound", "not found")
-        return msgspec.json.encode(self.held)
+        return msgspec.json.encode(held)
 
 
-def broker(**metadata: Any) -> Manifest:
-    """Return a broker as AMD's operator or we made it for that resource."""
-    made = children(rendered(a_resource(nats=None)))[BROKER]
+def broker(name: ChildName = BROKER, **metadata: Any) -> Manifest:
+    """Return a broker, or what goes with it, as AMD's operator or we made it for that resource."""
+    made = children(rendered(a_resource(nats=None)))[name]
     return {**made, "metadata": {**made["metadata"], **metadata}}
 
 
 async def wanted(held: Manifest | None, **spec: Any) -> tuple[set[str], FakeKube]:
     kube = FakeKube(held)
     reads = Reads(cast("Any", kube), HANDLER.contract, "models")
-    found = await wanted_in_cluster(HANDLER, raw(**spec), SHARED, reads)
+    found = await wanted_in_cluster(LATER, HANDLER, raw(**spec), SHARED, reads)
     return {kind for kind, _ in children(found.rendering)}, kube
 
 
-FORMER = [{"kind": "InferaDeployment", "apiVersion": "infera.amd.com/v1alpha1", "name": "demo"}]
+OF_A_FORMER_ONE = [
+    {
+        "kind": "InferaDeployment",
+        "apiVersion": "infera.amd.com/v1alpha1",
+        "name": "demo",
+        "uid": "former",
+        "controller": True,
+    }
+]
 
 
 @pytest.mark.parametrize(
@@ -72,23 +88,45 @@ FORMER = [{"kind": "InferaDeployment", "apiVersion": "infera.amd.com/v1alpha1", 
         ({**broker(), "status": None}, True),
         (broker(deletionTimestamp="2026-11-30T12:00:00Z"), True),
         (broker(ownerReferences=[]), True),
-        (broker(ownerReferences=[{**FORMER[0], "uid": "former", "controller": True}]), False),
+        (broker(ownerReferences=OF_A_FORMER_ONE), False),
         (broker(ownerReferences=[{"kind": "X", "uid": "x", "controller": True}]), False),
         (broker(ownerReferences=[], labels={}), False),
+        (broker(FRONT), True),
+        (broker(FRONT, ownerReferences=OF_A_FORMER_ONE), False),
+        (broker(FRONT, ownerReferences=[], labels={}), False),
+        (broker(ENGINES), True),
+        (broker(ENGINES, ownerReferences=OF_A_FORMER_ONE), False),
         (None, False),
     ],
 )
 async def test_a_deployment_that_says_nothing_keeps_the_broker_that_it_has(
     held: Manifest | None, is_kept: bool
 ) -> None:
+    """Its Service, or engines that use it, are the rest of a broker that somebody deleted."""
     kinds, kube = await wanted(held, nats=None)
     assert ("StatefulSet" in kinds) is is_kept
-    assert kube.asked == 1
+    assert kube.asked == 4
 
 
 async def test_an_edit_of_anything_else_takes_no_broker_away() -> None:
     kinds, _ = await wanted(broker(), nats=None, image="engine:2", backendFramework="vllm")
     assert "StatefulSet" in kinds
+
+
+async def test_a_service_of_a_name_that_no_object_has_is_not_asked_for() -> None:
+    services = {"../../secrets": {"componentType": "worker"}}
+    reads = Reads(cast("Any", FakeKube(None)), HANDLER.contract, "models")
+    with pytest.raises(TerminalError, match="no DNS label"):
+        await wanted_in_cluster(LATER, HANDLER, raw(services=services, nats=None), SHARED, reads)
+
+
+async def test_a_birth_asks_for_no_workload() -> None:
+    kube = FakeKube(None)
+    reads = Reads(cast("Any", kube), HANDLER.contract, "models")
+    await wanted_in_cluster(BIRTH, HANDLER, raw(nats=None), SHARED, reads)
+    assert kube.asked == len((BROKER, FRONT))
+    await wanted_in_cluster(BIRTH, HANDLER, raw(nats=None), Facts(), reads)
+    assert kube.asked == len((BROKER, FRONT))
 
 
 async def test_nothing_is_read_where_nothing_depends_on_it() -> None:

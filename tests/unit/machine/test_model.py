@@ -15,7 +15,7 @@ GATEWAY: Manifest = {"enabled": True, "tokenizerPath": "/t", "gatewayName": "ent
 def asking(nodes: int, **more: Manifest) -> Resource:
     """Return a resource with a worker on so many nodes."""
     worker = {"componentType": "worker", "numberOfNodes": nodes}
-    stored = resource("ant", services={"worker": worker}, **more)
+    stored = resource("ant", **{"services": {"worker": worker}, **more})
     stored["metadata"] |= {"namespace": "ns", "uid": "u-1", "generation": 1}
     made = Resource(asked=stored["spec"], stored=stored)
     made.take(stored["spec"], stored)
@@ -75,3 +75,34 @@ def test_what_goes_with_its_kind_is_nobodys_fault() -> None:
     assert model.resources["ant"].meddled == {SUCCESSOR}
     assert model.staying(model.resources["ant"], holding()) == set()
     assert [*model.squats] == ["HTTPRoute/bee-route"]
+
+
+BROKER = {"StatefulSet/ant-nats", "Service/ant-nats"}
+RIGHTS = {"ServiceAccount/ant-disc", "Role/ant-disc", "RoleBinding/ant-disc"}
+MOVED: Manifest = {
+    "nats": {"url": "nats://bus.example:4222"},
+    "discoveryBackend": "etcd",
+    "etcdEndpoint": "etcd.example:2379",
+}
+
+
+def test_what_pods_run_on_stays_while_a_workload_lacks_and_where_no_pods_are() -> None:
+    worker = "Deployment/ant-worker"
+    there = (*BROKER, *RIGHTS, worker)
+    now, moved = holding(*there), asking(1, **MOVED)
+    assert moved.let_go() == BROKER | RIGHTS
+    assert asking(1, nats={"deploy": True}).let_go() == set()
+    assert a_model(*there).staying(moved, now) == BROKER | RIGHTS
+    assert a_model(*RIGHTS, worker).staying(asking(1), now) == set()
+    assert a_model(*there, has_pods=True).staying(moved, now) == set()
+    lacking = a_model(*there, has_pods=True, absent=frozenset({"LeaderWorkerSet"}))
+    assert lacking.staying(asking(2, **MOVED), now) == {*there}
+
+
+def test_a_worker_of_no_pods_waits_for_nothing_and_nothing_for_it_unless_it_is_there() -> None:
+    there = (*BROKER, FORMER)
+    none = {"componentType": "worker", "numberOfNodes": 2, "replicas": 0}
+    idle = asking(1, nats={"deploy": False}, services={"worker": none})
+    absent = a_model(*there, absent=frozenset({"LeaderWorkerSet"}))
+    assert absent.staying(idle, holding(*there)) == set()
+    assert a_model(*there).staying(idle, holding(*there, SUCCESSOR)) == BROKER

@@ -17,7 +17,7 @@ from handlers.cli.diff_text import (
 )
 from handlers.dry_run import Foretold
 from handlers.handler import ChildName
-from handlers.handover import Handover
+from handlers.stays import Stay
 
 WAITS = "infera-operator wrote Service chat-server at 2026-11-30T12:00:00Z, so it still runs"
 AT_REST = Compared(
@@ -52,7 +52,6 @@ def test_machines_are_told_too_and_of_others_nothing() -> None:
 
 
 FORMER = ChildName("Deployment", "chat-worker")
-SUCCESSOR = ChildName("LeaderWorkerSet", "chat-worker")
 
 
 def lines_of(matched: Matched, *foretold: Foretold) -> list[str]:
@@ -61,8 +60,8 @@ def lines_of(matched: Matched, *foretold: Foretold) -> list[str]:
 
 
 def handing_over(*, is_blocked: bool) -> Matched:
-    handover = Handover(predecessor=FORMER, successor=SUCCESSOR, is_blocked=is_blocked)
-    return Matched(children=[], problems=[], handovers=(handover,))
+    stay = Stay(child=FORMER, why="goes on serving for a while", is_blocked=is_blocked)
+    return Matched(children=[], problems=[], stays=(stay,))
 
 
 def test_what_goes_for_another_kind_is_told_with_what_it_waits_for() -> None:
@@ -70,9 +69,8 @@ def test_what_goes_for_another_kind_is_told_with_what_it_waits_for() -> None:
     gone = Foretold(name=FORMER, verb="delete", before=before, after=None)
     (line,) = lines_of(handing_over(is_blocked=False), gone)
     assert line == (
-        "  - Deployment/chat-worker: 2 pods would end; Deployment chat-worker goes on serving "
-        "until its successor, LeaderWorkerSet chat-worker, is ready, or one of the successor's "
-        "pods finds no node"
+        "  - Deployment/chat-worker: 2 pods would end; Deployment chat-worker goes on serving for "
+        "a while"
     )
     assert lines_of(Matched(children=[], problems=[]), gone) == [
         "  - Deployment/chat-worker: 2 pods would end"
@@ -82,8 +80,8 @@ def test_what_goes_for_another_kind_is_told_with_what_it_waits_for() -> None:
 def test_what_stays_since_its_successor_is_refused_is_told() -> None:
     (line,) = lines_of(handing_over(is_blocked=True))
     assert line == (
-        "  = Deployment/chat-worker: HandingOver: Deployment chat-worker goes on serving: its "
-        "successor, LeaderWorkerSet chat-worker, could not be made yet"
+        "  = Deployment/chat-worker: HandingOver: Deployment chat-worker goes on serving for a "
+        "while"
     )
 
 

@@ -55,6 +55,28 @@ def test_help_says_what_every_setting_means_what_it_may_be_and_its_default(
     assert meant["dry_run"][2].startswith("; true or false; default: false)")
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "needs --nats-engine-url (WEIR_NATS_ENGINE_URL): set it to the NATS of this platform"),
+        ("nats://u:geheim@n:4222", "WEIR_NATS_ENGINE_URL) must hold no user, password or token"),
+    ],
+)
+def test_handlers_that_are_to_share_a_nats_by_default_start_only_where_one_is_named(
+    url: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, before anything is asked of a NATS or an API server."""
+    monkeypatch.setenv("WEIR_NATS_DEFAULT", "shared")
+    monkeypatch.setenv("WEIR_NATS_ENGINE_URL", url)
+
+    assert main(["handlers"]) == 2
+
+    err = capsys.readouterr().err
+    assert err.startswith("weir: --nats-default (WEIR_NATS_DEFAULT)=shared")
+    assert said in err
+    assert "geheim" not in err
+
+
 @pytest.mark.parametrize("words", [[], ["frobnicate"], ["dead"], ["history", "--limit", "-1"]])
 def test_words_that_make_no_command_are_a_mistake(
     words: list[str], capsys: pytest.CaptureFixture[str]

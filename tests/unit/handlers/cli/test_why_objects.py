@@ -141,13 +141,15 @@ def test_a_group_has_pods_no_selector_and_conditions_that_mean_no_trouble() -> N
             "conditions": [{"type": "Progressing", "status": "False", "message": "no"}],
         },
     }
-    worker = {"name": "w", "labels": {"leaderworkerset.sigs.k8s.io/name": name.name}}
+    labels = {"app": "x", "leaderworkerset.sigs.k8s.io/name": name.name}
+    worker = {"name": "w", "labels": labels}
 
     one = child(name, live, None, of=OF)
 
     assert (one.replicas, one.ready_replicas, one.is_rolling_out) == (2, 1, True)
     assert one.trouble == ""
     assert pod({"metadata": worker}, [workload(), live]).workload == "LeaderWorkerSet chat-wide"
+    assert pod({"metadata": worker}, [workload()]).workload == ""
     assert pod({"metadata": {"name": "q"}}, [live]).workload == ""
 
 

@@ -116,6 +116,30 @@ SITUATIONS = {
         "Deployment chat-worker to replace its pods of a former version",
         "kubectl describe deployment chat-worker -n team-a",
     ),
+    "groups start, beside pods of the workload that they succeed": Situation(
+        cluster(
+            conditions=NOT_READY,
+            children=(
+                child(kind="LeaderWorkerSet", ready_replicas=1),
+                child(is_wanted=False, ready_replicas=1),
+            ),
+            pods=(
+                replace(POD, reason="Crashing", message="main ends with exit code 1"),
+                replace(
+                    POD,
+                    name="chat-worker-0",
+                    workload="LeaderWorkerSet chat-worker",
+                    phase="Running",
+                    is_scheduled=True,
+                    since=ago(10),
+                ),
+            ),
+        ),
+        QUEUE,
+        ["WaitingForPods"],
+        "1 of 2 groups of LeaderWorkerSet chat-worker to become ready, for 10s",
+        "wait",
+    ),
 }
 
 

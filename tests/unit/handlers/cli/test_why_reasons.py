@@ -11,9 +11,10 @@ from crds.kubernetes import Condition
 from handlers.cli.why_findings import ClusterHalf, Refusal
 from handlers.cli.why_reasons import Explanation, explain
 from handlers.cli.why_text import headline
-from handlers.handler import Notice
+from handlers.handler import ChildName, Notice
 from handlers.lookout import OthersWrite
 from handlers.pause import words
+from handlers.state import FailState
 from tests.unit.handlers.cli.why_situations import (
     FAILED,
     GIVEN_UP,
@@ -268,3 +269,20 @@ def test_a_child_that_differs_from_its_rendering_at_rest_is_worth_a_word() -> No
     (note,) = explain(replace(WELL, cluster=differs)).notes
 
     assert note.startswith("Deployment chat-worker is not as this `weir` renders it")
+
+
+def test_what_is_not_wanted_any_more_is_told_with_what_it_stays_for() -> None:
+    stays = [("Deployment", "chat-worker"), ("StatefulSet", "chat-nats")]
+    unwanted = [child(kind=kind, name=name, is_wanted=False) for kind, name in stays]
+    state = FailState(handing_over=tuple(ChildName(*name) for name in stays))
+    found = replace(WELL, cluster=cluster(children=tuple(unwanted)))
+    assert explain(replace(found, queue=queue(state=state))).notes == (
+        (
+            "Deployment chat-worker goes on serving until its successor does, or one of the "
+            "successor's pods lacks room or is not made"
+        ),
+        "StatefulSet chat-nats is kept for pods of before until every workload is ready as asked",
+    )
+    assert explain(found).notes == tuple(
+        f"{kind} {name} is no longer asked for, and goes at the next look" for kind, name in stays
+    )

@@ -12,6 +12,7 @@ from handlers.inferadeployment import HANDLER
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     accepted,
+    as_ready,
     condition,
     observed,
     raw,
@@ -30,6 +31,11 @@ GATEWAY_PARTS = {
     "ready": True,
 }
 PARENT = {"name": "gw", "namespace": "models"}
+UNRESOLVED = {"type": "ResolvedRefs", "status": "False", "message": "no such kind"}
+LEADS_NOWHERE = {
+    "parentRef": PARENT,
+    "conditions": [{"type": "Accepted", "status": "True"}, UNRESOLVED],
+}
 
 
 def status(resource: Any = GATED, **seen: Any) -> Manifest:
@@ -61,6 +67,18 @@ def test_a_gateway_is_ready_when_its_parts_are_and_none_is_spoken_of_where_there
             "InferencePool demo-pool is not accepted by the Gateway models/gw: no such thing",
         ),
         (
+            {"demo-route": {"parents": [LEADS_NOWHERE]}},
+            {},
+            "NotResolved",
+            "HTTPRoute demo-route leads nowhere: the Gateway models/gw does not resolve",
+        ),
+        (
+            {"demo-pool": {"parents": [LEADS_NOWHERE]}},
+            {"inferencePoolReady": False},
+            "NotResolved",
+            "InferencePool demo-pool leads nowhere",
+        ),
+        (
             {"demo-route": {"parents": []}},
             {"httpRouteAccepted": False},
             "WaitingForGateway",
@@ -77,7 +95,7 @@ def test_what_a_gateway_lacks_keeps_the_resource_from_being_ready_and_not_its_st
     ready = condition(found, "Ready")
     assert (ready["status"], ready["reason"]) == ("False", reason)
     assert ready["message"].startswith(says)
-    is_moving = reason != "NotAccepted"
+    is_moving = reason not in ("NotAccepted", "NotResolved")
     assert (condition(found, "Progressing")["status"] == "True") is is_moving
 
 
@@ -141,3 +159,18 @@ def test_prune_looks_for_a_gateway_where_the_last_status_tells_of_one() -> None:
         ChildName("InferencePool", "demo-pool"),
         ChildName("HTTPRoute", "demo-route"),
     }
+
+
+PICKER = ChildName("Deployment", "demo-epp")
+
+
+def test_an_endpoint_picker_serves_when_the_status_is_content_with_it() -> None:
+    (picker,) = (
+        as_ready(child)
+        for child in rendered(GATED).children
+        if (child["kind"], child["metadata"]["name"]) == PICKER
+    )
+    assert HANDLER.serves(GATED, PICKER, picker)
+    former = {**picker, "status": {**picker["status"], "observedGeneration": 0}}
+    assert not HANDLER.serves(GATED, PICKER, former)
+    assert not HANDLER.serves(a_resource(), PICKER, picker)

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
+from handlers.conditions import transitions
 from handlers.handler import ChildName, Facts, TerminalError
 from handlers.inferadeployment import HANDLER
 from handlers.inferadeployment.nats import IMAGE
 from tests.unit.handlers.inferadeployment.resources import (
     a_resource,
     children,
+    condition,
     container,
+    observed,
+    raw,
+    read,
     rendered,
 )
 
@@ -110,7 +115,8 @@ def test_an_own_broker_runs_a_version_that_is_pinned() -> None:
 
 SHARED = {"nats_engine_url": "nats://weir.infra:4222"}
 BY_DEFAULT = {**SHARED, "nats_default": "shared"}
-BROKER = ChildName("StatefulSet", "demo-nats")
+BROKER = (ChildName("StatefulSet", "demo-nats"), ChildName("Service", "demo-nats"))
+WORKLOADS = (ChildName("Deployment", "demo-server"), ChildName("Deployment", "demo-worker"))
 
 
 @pytest.mark.parametrize(
@@ -165,15 +171,38 @@ def test_where_the_default_is_shared_a_new_deployment_that_says_nothing_shares()
     assert [notice.reason for notice in by_default.notices] == ["SharedBus"]
 
 
-def test_no_default_takes_a_broker_away_or_moves_an_engine() -> None:
+@pytest.mark.parametrize("left", [BROKER, BROKER[:1], BROKER[1:], WORKLOADS[:1], WORKLOADS[1:]])
+def test_no_default_takes_a_broker_away_or_moves_an_engine(left: tuple[ChildName, ...]) -> None:
+    """Nor does it where somebody deleted the broker, or a part of it: that is made again."""
     resource = a_resource(nats=None)
-    kept = rendered(resource, **BY_DEFAULT, existing=frozenset({BROKER}))
-    assert kept == rendered(resource)
-    assert set(children(kept)) >= OWN
+    managed = rendered(resource)
+    existing = {name: children(managed)[name] for name in left}
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == managed
+    assert set(children(managed)) >= OWN
+
+
+def test_engines_of_several_nodes_are_not_moved_either() -> None:
+    services = {"big": {"componentType": "worker", "numberOfNodes": 2}}
+    resource = a_resource(nats=None, services=services)
+    managed = rendered(resource)
+    big = ChildName("LeaderWorkerSet", "demo-big")
+    existing = {big: children(managed)[big]}
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == managed
+
+
+@pytest.mark.parametrize("before", [{"deploy": False}, {"url": "nats://n:4222"}, {"shared": True}])
+def test_engines_that_never_had_a_broker_of_their_own_take_the_default(
+    before: dict[str, Any],
+) -> None:
+    were = children(rendered(a_resource(nats=before), **SHARED))
+    existing = {name: were[name] for name in WORKLOADS}
+    resource = a_resource(nats=None)
+    assert rendered(resource, **BY_DEFAULT, existing=existing) == rendered(resource, **BY_DEFAULT)
 
 
 def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> None:
-    has_broker = frozenset({BROKER})
+    made = children(rendered(a_resource(nats=None)))
+    has_broker = {name: made[name] for name in (*BROKER, *WORKLOADS)}
     for nats in ({"shared": True}, {"url": "nats://n"}, {"deploy": False}, {"deploy": True}, {}):
         resource = a_resource(nats=nats)
         with_broker = rendered(resource, **BY_DEFAULT, existing=has_broker)
@@ -183,18 +212,65 @@ def test_what_a_deployment_has_decides_nothing_where_it_says_what_it_wants() -> 
 @pytest.mark.parametrize(
     ("nats", "default", "names"),
     [
-        (None, "shared", (BROKER,)),
-        (None, "managed", ()),
+        (None, "shared", (*BROKER, *WORKLOADS)),
+        (None, "managed", WORKLOADS),
         ({}, "shared", ()),
         ({"deploy": False}, "shared", ()),
         ({"shared": True}, "shared", ()),
         ({"image": "nats:2"}, "shared", ()),
     ],
 )
-def test_the_broker_is_looked_for_only_where_the_default_decides(
+def test_broker_and_workloads_are_looked_at_only_where_the_resource_does_not_say(
     nats: dict[str, Any] | None, default: str, names: tuple[ChildName, ...]
 ) -> None:
-    assert HANDLER.depends_on(a_resource(nats=nats), Facts(nats_default=default)) == names
+    resource = a_resource(nats=nats)
+    assert HANDLER.depends_on(resource, Facts(nats_default=default)) == names
+    at_birth = Facts(nats_default=default, is_birth=True)
+    assert HANDLER.depends_on(resource, at_birth) == tuple(name for name in names if name in BROKER)
+
+
+MANAGED = {"nats_engine_url": SHARED["nats_engine_url"]}
+
+
+@pytest.mark.parametrize("now", [MANAGED, BY_DEFAULT, {}])
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("seen", [("server",), ("worker",), ("server", "worker")])
+def test_pods_stay_with_the_nats_that_they_use_whatever_the_default_becomes(
+    now: dict[str, Any], nodes: int, seen: tuple[str, ...]
+) -> None:
+    """With the broker deleted by hand, too: it is made anew where its engines look for it."""
+    worker = {"componentType": "worker", "numberOfNodes": nodes}
+    services = {"server": {"componentType": "server"}, "worker": worker}
+    resource = a_resource(nats=None, services=services)
+    for before in (MANAGED, BY_DEFAULT):
+        if before is BY_DEFAULT and not now:
+            continue  # the install names the shared NATS no more
+        born = rendered(resource, **before)
+        lives = {
+            name: manifest
+            for name in HANDLER.depends_on(resource, Facts(**now))
+            if name.name.rpartition("-")[2] in seen
+            for manifest in (children(born).get(name),)
+            if manifest is not None
+        }
+        assert lives
+        kept = rendered(resource, **now, existing=lives)
+        assert kept.children == born.children
+
+
+def test_pods_that_were_told_another_nats_follow_the_default_once_the_resource_says_none() -> None:
+    resource = a_resource(nats=None)
+    for nats in ({"url": "nats://former:4222"}, {"deploy": False}):
+        lives = children(rendered(a_resource(nats=nats)))
+        existing = {name: lives[name] for name in WORKLOADS}
+        for facts in (MANAGED, BY_DEFAULT):
+            moved = rendered(resource, **facts, existing=existing)
+            assert moved.children == rendered(resource, **facts).children
+
+
+def test_the_url_of_the_shared_nats_is_the_shared_nats() -> None:
+    by_url = rendered(a_resource(nats={"url": SHARED["nats_engine_url"]}), **SHARED)
+    assert [notice.reason for notice in by_url.notices] == ["SharedBus"]
 
 
 @pytest.mark.parametrize("nats", [{}, {"image": "n:1"}, {"shared": False}, {"storageSize": "8Gi"}])
@@ -202,3 +278,28 @@ def test_a_block_that_asks_for_no_other_nats_is_an_own_one_whatever_the_default(
     nats: dict[str, Any],
 ) -> None:
     assert set(children(rendered(a_resource(nats=nats), **BY_DEFAULT))) >= OWN
+
+
+def test_whoever_shares_a_nats_is_told_so_and_is_ready() -> None:
+    shared = a_resource(nats={"shared": True})
+    seen = observed(rendered(shared, nats_engine_url="nats://weir:4222"))
+    found = HANDLER.status(shared, seen)
+    assert condition(found, "Ready")["status"] == "True"
+    assert condition(found, "Degraded")["status"] == "False"
+    assert condition(found, "SharedBus")["status"] == "True"
+    plain = read(raw() | {"status": found})
+    own = HANDLER.status(plain, observed(rendered(plain)))
+    assert "SharedBus" not in [c["type"] for c in own["conditions"]]
+
+
+def test_a_shared_nats_is_told_beside_every_other_warning() -> None:
+    both = a_resource(
+        nats={"shared": True}, discoveryBackend="etcd", etcdEndpoint="etcd.example:2379"
+    )
+    rendering = rendered(both, nats_engine_url="nats://weir:4222")
+    before = HANDLER.status(a_resource(), observed(rendered(a_resource())))
+    after = HANDLER.status(both, observed(rendering))
+    assert condition(after, "Warning")["reason"] == "EtcdDiscovery"
+    assert condition(after, "SharedBus")["status"] == "True"
+    told = {change.type for change in transitions(before, after) if change.warning}
+    assert told == {"Warning", "SharedBus"}

@@ -96,6 +96,10 @@ def test_the_pods_may_watch_pods_and_mark_their_own_deployment_only() -> None:
             "spec.services.w.extraPodSpec has no containers",
         ),
         ({"discoveryBackend": "etcd"}, "needs spec.etcdEndpoint"),
+        (
+            {"discoveryBackend": "etcd", "etcdEndpoint": "http://root:x@e:2379"},
+            "etcdEndpoint must not hold a user or password",
+        ),
         ({"nats": {"deploy": True, "url": "nats://n"}}, "deploy true excludes"),
         ({"nats": {"deploy": True, "shared": True}}, "deploy true excludes"),
         ({"nats": {"shared": True, "url": "nats://n"}}, "shared true excludes"),
@@ -153,6 +157,33 @@ def test_a_workload_succeeds_the_one_of_the_other_kind_of_its_name() -> None:
     assert rendered(a_resource()).succeeds == {
         ChildName("LeaderWorkerSet", f"demo-{service}"): ChildName("Deployment", f"demo-{service}")
         for service in ("server", "worker")
+    }
+
+
+def test_one_that_is_to_have_no_pods_waits_for_no_successor_and_none_for_it() -> None:
+    none = a_resource(
+        services={
+            "idle": {"componentType": "worker", "replicas": 0, "numberOfNodes": 2},
+            "worker": {"componentType": "worker", "replicas": 1, "numberOfNodes": 2},
+        }
+    )
+    assert rendered(none).succeeds == {
+        ChildName("Deployment", "demo-worker"): ChildName("LeaderWorkerSet", "demo-worker")
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"nats": {"deploy": False}},
+        {"discoveryBackend": "etcd", "etcdEndpoint": "http://e:2379"},
+    ],
+)
+def test_pods_run_on_the_broker_and_on_their_rights_asked_for_or_not(spec: dict[str, Any]) -> None:
+    assert set(rendered(a_resource(**spec)).underlying) == {
+        *(ChildName(kind, "demo-disc") for kind in ("ServiceAccount", "Role", "RoleBinding")),
+        *(ChildName(kind, "demo-nats") for kind in ("Service", "StatefulSet")),
     }
 
 

@@ -237,15 +237,6 @@ def test_a_kind_that_is_not_installed_is_named_and_waiting_does_not_help() -> No
     assert condition(found, "Progressing")["status"] == "False"
 
 
-def test_whoever_shares_a_nats_is_told_so_and_is_ready() -> None:
-    shared = a_resource(nats={"shared": True})
-    seen = observed(rendered(shared, nats_engine_url="nats://weir:4222"))
-    found = HANDLER.status(shared, seen)
-    assert condition(found, "Ready")["status"] == "True"
-    assert condition(found, "Degraded")["status"] == "False"
-    assert condition(found, "Warning")["reason"] == "SharedBus"
-
-
 def test_what_is_merely_worth_knowing_is_a_warning_that_goes_when_it_is_mended() -> None:
     notice = Notice(reason="FieldsIgnored", message="args", degraded=False)
     found = status(notices=[notice])
@@ -290,6 +281,20 @@ def test_a_pod_of_another_service_says_nothing_of_this_one() -> None:
     other = pod("server", conditions=[UNSCHEDULABLE])
     found = status(status={"demo-worker": WAITING}, pods=[other])
     assert condition(found, "Ready")["reason"] == "WaitingForPods"
+
+
+def test_pods_of_the_workload_that_a_service_had_say_nothing_of_the_one_it_has() -> None:
+    """Both have the same labels, but for one of the group's controller."""
+    of_pods, of_groups = pod("big", conditions=[UNSCHEDULABLE]), pod(conditions=[UNSCHEDULABLE])
+    of_groups["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "demo-worker"
+    wide = status(WIDE, status={"demo-big": {"readyReplicas": 2}}, pods=[of_pods])
+    narrow = status(status={"demo-worker": WAITING}, pods=[of_groups])
+    for found in (wide, narrow):
+        assert condition(found, "Ready")["reason"] == "WaitingForPods"
+
+    of_pods["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"] = "demo-big"
+    wide = status(WIDE, status={"demo-big": {"readyReplicas": 2}}, pods=[of_pods])
+    assert condition(wide, "Ready")["reason"] == "Unschedulable"
 
 
 def test_at_rest_the_same_children_give_the_same_bytes_whatever_the_time() -> None:
