@@ -22,6 +22,7 @@ from crds.kubernetes import Manifest
 from handlers.plan import rendering_hash
 from tests.e2e.crowd import Crowd
 from tests.e2e.machine.model import Snapshot
+from tests.e2e.machine.squats import squat_of
 from tests.e2e.population import queue_depth
 from tests.e2e.stage import controller_of
 from tests.stack.eventually import eventually
@@ -81,6 +82,24 @@ class Eyes:
                 uid = {"preconditions": {"uid": found["metadata"]["uid"]}}
                 path = KINDS[kind].path(self.crowd.namespace, name)
                 await self.crowd.request("DELETE", path, uid, accept=(404, 409))
+
+    async def are_collected(self, kinds: Iterable[str]) -> None:
+        """Return once the garbage collector knows these kinds: what is owned by nobody goes."""
+        await asyncio.gather(*map(self._is_collected, kinds))
+
+    async def _is_collected(self, kind: str) -> None:
+        name = f"stray-{uuid.uuid4().hex[:8]}"
+        stray = squat_of(f"{kind}/{name}", KINDS[kind].api_version)
+        nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody"}
+        stray["metadata"]["ownerReferences"] = [{**nobody, "uid": str(uuid.uuid4())}]
+        await self.crowd.request("POST", KINDS[kind].path(self._mirror), stray)
+
+        async def is_gone() -> bool:
+            path = KINDS[kind].path(self._mirror, name)
+            found = await self.crowd.request("GET", path, accept=(404,))
+            return bool(found["kind"] == "Status")
+
+        await eventually(is_gone, within_seconds=90, every_seconds=0.5)
 
     async def learn(self, renderings: Iterable[Manifest]) -> None:
         """It is known what the API server makes of these children."""

@@ -6,7 +6,7 @@ To begin with it serves all. Where no controller of theirs runs, nothing of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from handlers.cli.devstack.control_plane import ControlPlane
 from tests.faults.stand_ins.installing import (
@@ -18,7 +18,6 @@ from tests.faults.stand_ins.installing import (
     install_crds,
     remove_crds,
 )
-from tests.witness.audit import AuditLog
 
 CRDS: Mapping[str, Crd] = {
     crd.kind.kind: crd for crd in (LEADER_WORKER_SETS, INFERENCE_POOLS, HTTP_ROUTES)
@@ -31,11 +30,8 @@ class OptionalKinds:
     def __init__(self, cluster: ControlPlane) -> None:
         """All are served now."""
         self._cluster = cluster
-        self._audit = AuditLog(cluster.audit_log)
         self.absent: set[str] = set(CRDS)
         """Those that are not served."""
-        self._since: dict[str, int] = {}
-        """Where in the audit log each was installed last."""
         install_crds(cluster, [GATEWAYS])
         self.restore()
 
@@ -46,25 +42,9 @@ class OptionalKinds:
     def install(self, *kinds: str) -> None:
         """These kinds are served."""
         new = self.absent.intersection(kinds)
-        if not new:
-            return
-        self._since |= dict.fromkeys(new, self._audit.offset())
-        install_crds(self._cluster, [CRDS[kind] for kind in sorted(new)])
-        self.absent -= new
-
-    def are_collected(self, kinds: Iterable[str]) -> bool:
-        """Whether the garbage collector watches these kinds since they were installed last."""
-        return all(map(self._is_collected, kinds))
-
-    def _is_collected(self, kind: str) -> bool:
-        events = self._audit.events(from_offset=self._since[kind], stage="ResponseStarted")
-        return any(
-            event.verb == "watch"
-            and event.landed
-            and event.object_ref.resource == CRDS[kind].kind.plural
-            and event.user_agent.startswith("kube-controller-manager")
-            for event in events
-        )
+        if new:
+            install_crds(self._cluster, [CRDS[kind] for kind in sorted(new)])
+            self.absent -= new
 
     def remove(self, kind: str) -> None:
         """A kind is not served, and its objects are gone."""

@@ -9,7 +9,6 @@ got with what came before, everything comes to rest first: what is then held sta
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from bridge.kube import JSON_PATCH, MERGE_PATCH
@@ -197,8 +196,7 @@ class Run:
         self._rest.unfreeze(name)
         if how == "orphan":
             owned = self.model.settled.owned_by(resource.uid)
-            kinds = OPTIONAL & {kind_of(ref) for ref in owned}
-            await eventually(partial(self._scene.kinds.are_collected, kinds), within_seconds=90)
+            await self.eyes.are_collected(OPTIONAL & {kind_of(ref) for ref in owned})
             self.model.orphans |= {child["metadata"]["uid"] for child in owned.values()}
         path = KIND.path(self._crowd.namespace, name)
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from tests.e2e.machine.actions import Apply, Calm, Install, Kill, Remove, Touch, Wrong
-from tests.e2e.machine.draw import children_of, drawn
+from hypothesis import given, settings
+
+from tests.e2e.machine.actions import Apply, Calm, Install, Kill, Remove, Sequence, Touch, Wrong
+from tests.e2e.machine.draw import children_of, drawn, sequences
 from tests.e2e.machine.model import rendered
 from tests.e2e.test_state_machine import LENGTH, SEEDS
 from tests.refused import resource
@@ -30,10 +32,10 @@ def test_the_seeds_of_make_test_turn_a_worker_and_have_a_gateway() -> None:
     assert any((spec.get("gaie") or {}).get("enabled") for spec in specs)
 
 
-def test_children_are_foretold_as_they_are_rendered() -> None:
-    for seed in range(20):
-        for action in drawn(seed, 8):
-            if isinstance(action, Apply) and not (action.spec.get("nats") or {}).get("shared"):
-                stored = {**resource(action.name), "spec": action.spec}
-                told = set(children_of(action.name, action.spec))
-                assert told == set(rendered(stored))
+@given(sequences(6))
+@settings(max_examples=40)
+def test_children_are_foretold_as_they_are_rendered(sequence: Sequence) -> None:
+    for action in sequence:
+        if isinstance(action, Apply) and not (action.spec.get("nats") or {}).get("shared"):
+            stored = {**resource(action.name), "spec": action.spec}
+            assert set(children_of(action.name, action.spec)) == set(rendered(stored))
