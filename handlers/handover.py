@@ -16,7 +16,6 @@ import msgspec
 from crds.kubernetes import POD
 from handlers import plan
 from handlers.manifests import entries
-from handlers.plan import Standing
 from handlers.pods import is_gated, lacks_room
 from handlers.stays import Stay
 
@@ -59,10 +58,8 @@ async def open_handovers(
     found = []
     for name, successor in successors.items():
         live = lives[name]
-        if live is None or plan.is_being_deleted(live):
-            continue  # there is nothing that could serve
-        if plan.standing(live, making.owner, making.contract) is not Standing.OURS:
-            continue
+        if live is None or not plan.is_ours(live, making.owner, making.contract):
+            continue  # there is nothing of ours that could serve
         if successor.live is None:
             found.append(_blocked(name, successor.name))
             continue
