@@ -17,7 +17,7 @@ import msgspec
 from crds.kubernetes import POD
 from handlers import plan
 from handlers.pods import has_ended
-from handlers.stays import Stay, listed
+from handlers.stays import Stay, enumerated
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
@@ -53,13 +53,13 @@ async def still_needed(
         and not _has_moved(making, handler, typed, rendered[child.name], child)
     ]
     if moving:
-        names = listed(" ".join(child.name) for child in moving)
+        names = enumerated(" ".join(child.name) for child in moving)
         why = (
             f"kept for pods of before until these are ready as asked (Ready says what they lack): "
             f"{names}"
         )
     elif leaving := await _leaving(making, handler, typed, rendering):
-        why = f"kept for pods of before until these have ended: {listed(leaving)}"
+        why = f"kept for pods of before until these have ended: {enumerated(leaving)}"
     else:
         return ()
     is_blocked = any(child.problem is not None for child in moving)
