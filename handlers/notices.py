@@ -52,7 +52,7 @@ def notices_of_children(children: list[Child]) -> tuple[Notice, ...]:
             [title(child) for child in children if child.waits],
         ),
         (
-            "FieldNotKnown",
+            Reason.FIELD_NOT_KNOWN,
             "the API server does not know, and dropped: ",
             True,
             [f"{title(child)}: {path}" for child in children for path in child.ignored],
