@@ -30,7 +30,7 @@ from handlers.handler import (
     Rendering,
     TerminalError,
 )
-from handlers.handover import open_handovers
+from handlers.handover import Patience, open_handovers
 from handlers.lookout import Lookout
 from handlers.plan import Standing
 from handlers.prune import listed, prune, stale_candidates
@@ -186,12 +186,10 @@ async def match_children(
         making,
         handler,
         wanted.typed,
-        rendering.succeeds,
+        rendering,
         children,
         stale,
-        state.short,
-        now=time.time(),
-        patience_seconds=world.settings.successor_pods_seconds,
+        Patience(seconds=world.settings.successor_pods_seconds, short=state.short, now=time.time()),
     )
     needed = await still_needed(making, handler, wanted.typed, rendering, children, stale)
     stays = (*handovers, *needed)

@@ -16,7 +16,6 @@ from handlers import plan
 from handlers.apply import Child, Making
 from handlers.conditions import DEGRADED, PROGRESSING, Reason
 from handlers.handler import ChildName
-from handlers.plan import Standing
 from handlers.reads import GLANCED_AT
 from handlers.state import EMPTY
 
@@ -85,8 +84,7 @@ def _is_as_rendered(manifest: Manifest, live: Manifest | None, making: Making) -
     """Return whether a full look would leave the child as it is, whoever wrote it."""
     return (
         live is not None
-        and not plan.is_being_deleted(live)
-        and plan.standing(live, making.owner, making.contract) is Standing.OURS
+        and plan.is_ours(live, making.owner, making.contract)
         and plan.renderer_of(live) <= making.renderer
         and plan.matches(making.fitted(manifest, live), live)
     )

@@ -1,29 +1,30 @@
 """
 When a workload changes its kind: the former one serves until the new one does.
 
-The successor is made like any child; here is decided whether its predecessor may go. It may once
+The successor is made like any child; here is decided whether the former one may go. It may once
 the successor serves, or does not find its place: on a full fleet both would wait for each other for
 ever. Pods are not watched, so a look at them comes by time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from crds.kubernetes import POD
 from handlers import plan
+from handlers.handler import ChildName, Short
 from handlers.manifests import entries
-from handlers.plan import Standing
 from handlers.pods import is_gated, lacks_room
 from handlers.stays import Stay
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
     from handlers.apply import Child, Making
-    from handlers.handler import AnyHandler, ChildName, Short
+    from handlers.handler import AnyHandler, Rendering
 
 PODS_MAX = 500
 """Pods of one successor that are asked for; one that lacks room is enough."""
@@ -31,53 +32,74 @@ OUT_OF_QUOTA = "exceeded quota"
 """Words of the API server for a pod that a ResourceQuota keeps from being made."""
 
 
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long a successor may lack pods before the former workload goes all the same."""
+
+    seconds: float
+    short: tuple[Short, ...] = ()
+    """What the last look found of them."""
+    now: float
+    """Unix time."""
+
+    def since(self, former: ChildName) -> float:
+        """Return since when every look found the successor to lack pods, if this one does too."""
+        return next((one.since for one in self.short if one.workload == former), self.now)
+
+
 async def open_handovers(
     making: Making,
     handler: AnyHandler,
     typed: Any,
-    succeeds: Mapping[ChildName, ChildName],
+    rendering: Rendering,
     children: Iterable[Child],
     candidates: Iterable[ChildName],
-    short: Iterable[Short],
-    *,
-    now: float,
-    patience_seconds: float,
+    patience: Patience,
 ) -> tuple[Stay, ...]:
-    """
-    Return the candidates that must not go yet; nothing is written.
-
-    *short* is what the last look found of them, *now* is Unix time.
-    """
+    """Return the candidates that must not go yet; nothing is written."""
     made = {child.name: child for child in children}
     successors = {
-        name: made[succeeds[name]]
-        for name in plan.stale(made, making.reads.possible(candidates))
-        if succeeds.get(name) in made
+        former: made[rendering.succeeds[former]]
+        for former in plan.stale(made, making.reads.possible(candidates))
+        if rendering.succeeds.get(former) in made
     }
     lives = await making.read_all([*successors])
-    since = {one.workload: one.since for one in short}
     found = []
-    for name, successor in successors.items():
-        live = lives[name]
-        if live is None or plan.is_being_deleted(live):
-            continue  # there is nothing that could serve
-        if plan.standing(live, making.owner, making.contract) is not Standing.OURS:
-            continue
-        if successor.live is None:
-            found.append(_blocked(name, successor.name))
-            continue
-        if handler.serves(typed, successor.name, successor.live):
-            continue
-        pods = await _pods(making, handler, typed, successor.name, successor.live)
-        if is_out_of_quota(successor.live) or any(map(lacks_room, pods)):
-            continue
-        short_since = 0.0
-        if is_short_of(pods, handler.pods_due(successor.live)):
-            short_since = since.get(name, now)
-            if now - short_since >= patience_seconds:
-                continue
-        found.append(_waiting(name, successor.name, short_since, patience_seconds))
+    for former, successor in successors.items():
+        live = lives[former]
+        if live is None or not plan.is_ours(live, making.owner, making.contract):
+            continue  # there is nothing of ours that could serve
+        stay = await _awaiting(making, handler, typed, former, successor, patience)
+        if stay is not None:
+            found.append(stay)
     return tuple(found)
+
+
+async def _awaiting(
+    making: Making,
+    handler: AnyHandler,
+    typed: Any,
+    former: ChildName,
+    successor: Child,
+    patience: Patience,
+) -> Stay | None:
+    """Return what a workload waits for that serves; None where it may go."""
+    if successor.live is None:
+        return _blocked(former, successor.name)
+    if handler.serves(typed, successor.name, successor.live):
+        return None
+    pods = await _pods(making, handler, typed, successor.name, successor.live)
+    if is_out_of_quota(successor.live) or any(map(lacks_room, pods)):
+        return None
+    if not is_short_of(pods, handler.pods_due(successor.live)):
+        return _waiting(former, successor.name)
+    since = patience.since(former)
+    if patience.now - since >= patience.seconds:
+        return None
+    bound = (
+        f"; pods of the successor are lacking or gated, by a quota perhaps: if that lasts "
+        f"{patience.seconds:g} s, it goes"
+    )
+    return _waiting(former, successor.name, since, bound)
 
 
 async def _pods(
@@ -115,24 +137,19 @@ def is_out_of_quota(workload: Manifest) -> bool:
     )
 
 
-def _blocked(predecessor: ChildName, successor: ChildName) -> Stay:
+def _blocked(former: ChildName, successor: ChildName) -> Stay:
     return Stay(
-        child=predecessor,
+        child=former,
         why=f"goes on serving: its successor, {' '.join(successor)}, could not be made yet",
         is_blocked=True,
     )
 
 
 def _waiting(
-    predecessor: ChildName, successor: ChildName, short_since: float, patience_seconds: float
+    former: ChildName, successor: ChildName, short_since: float = 0.0, bound: str = ""
 ) -> Stay:
     why = (
         f"goes on serving until its successor, {' '.join(successor)}, is ready, or one of the "
-        f"successor's pods lacks room"
+        f"successor's pods lacks room{bound}"
     )
-    if short_since:
-        why += (
-            f"; pods of the successor are lacking or gated, by a quota perhaps: if that lasts "
-            f"{patience_seconds:g} s, it goes"
-        )
-    return Stay(child=predecessor, why=why, short_since=short_since)
+    return Stay(child=former, why=why, short_since=short_since)

@@ -1,4 +1,4 @@
-"""What is worth knowing of how the children of any kind stand."""
+"""What is worth knowing of how the children of any kind stand. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from handlers.apply import Child
 
 
-def of_children(children: list[Child]) -> tuple[Notice, ...]:
+def notices_of_children(children: list[Child]) -> tuple[Notice, ...]:
     """Return what is worth knowing of how the children stand, a notice per reason."""
 
     def title(child: Child) -> str:
@@ -43,7 +43,7 @@ def of_children(children: list[Child]) -> tuple[Notice, ...]:
             ],
         ),
         (
-            "RolloutWaits",
+            Reason.ROLLOUT_WAITS,
             (
                 "this version of Weir gives them new pods, so many a minute "
                 "(WEIR_ROLLOUTS_PER_MINUTE): "
@@ -52,13 +52,13 @@ def of_children(children: list[Child]) -> tuple[Notice, ...]:
             [title(child) for child in children if child.waits],
         ),
         (
-            "FieldNotKnown",
+            Reason.FIELD_NOT_KNOWN,
             "the API server does not know, and dropped: ",
             True,
             [f"{title(child)}: {path}" for child in children for path in child.ignored],
         ),
         (
-            "ScaledByOther",
+            Reason.SCALED_BY_OTHER,
             "replicas are left to their scaler: ",
             False,
             [

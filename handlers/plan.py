@@ -71,6 +71,11 @@ def standing(live: Manifest, owner: Manifest, contract: Contract) -> Standing:
     return Standing.FOREIGN
 
 
+def is_ours(live: Manifest, owner: Manifest, contract: Contract) -> bool:
+    """Return whether a live object is the resource's, and not on its way out."""
+    return not is_being_deleted(live) and standing(live, owner, contract) is Standing.OURS
+
+
 def rendering_hash(manifest: Manifest) -> str:
     """Return 16 hexadecimal digits that two equal renderings share."""
     text = msgspec.json.encode(manifest, order="deterministic")

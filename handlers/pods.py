@@ -25,6 +25,11 @@ _NOT_STARTED = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 )
 """Reasons of a waiting container (source: Kubernetes, pkg/kubelet/container and images)."""
+_BEYOND_HELP = re.compile(
+    r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful for scheduling"
+)
+_CLAIMED = "cannot allocate all claims"
+"""Words of the scheduler (source: Kubernetes, pkg/scheduler/framework, preemption and plugins)."""
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -84,13 +89,19 @@ def lacks_room(pod: Manifest) -> bool:
     """
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "Unschedulable"
-        and not _is_beyond_help(str(condition.get("message") or ""))
+    said = _said_by_scheduler(pod, "Unschedulable")
+    return any(not _is_beyond_help(message) for message in said)
+
+
+def _said_by_scheduler(pod: Manifest, reason: str) -> list[str]:
+    """Return what is said of a pod that has no node for that reason."""
+    return [
+        str(condition.get("message") or "")
         for condition in entries(pod.get("status") or {}, "conditions")
-    )
+        if condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") == reason
+    ]
 
 
 def _is_beyond_help(message: str) -> bool:
@@ -98,21 +109,9 @@ def _is_beyond_help(message: str) -> bool:
     return _CLAIMED not in message and _BEYOND_HELP.search(message) is not None
 
 
-_BEYOND_HELP = re.compile(
-    r"preemption: 0/(\d+) nodes are available: \1 Preemption is not helpful for scheduling"
-)
-_CLAIMED = "cannot allocate all claims"
-"""Words of the scheduler (source: Kubernetes, pkg/scheduler/framework, preemption and plugins)."""
-
-
 def is_gated(pod: Manifest) -> bool:
     """Return whether a pod is not shown to the scheduler until somebody lifts a gate."""
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "SchedulingGated"
-        for condition in entries(pod.get("status") or {}, "conditions")
-    )
+    return bool(_said_by_scheduler(pod, "SchedulingGated"))
 
 
 def has_ended(pod: Manifest) -> bool:

@@ -19,7 +19,6 @@ from handlers.apply import (
 )
 from handlers.errors import is_of_one_object
 from handlers.handler import ChildName, Problem
-from handlers.plan import Standing
 from handlers.reads import IN_PARALLEL
 
 if TYPE_CHECKING:
@@ -118,9 +117,7 @@ async def _prune_one(making: Making, name: ChildName) -> Problem | None:
 
 
 def _is_ours_to_delete(making: Making, name: ChildName, live: Manifest) -> bool:
-    if plan.is_being_deleted(live) or plan.child_name(live) != name:
-        return False
-    return plan.standing(live, making.owner, making.contract) is Standing.OURS
+    return plan.child_name(live) == name and plan.is_ours(live, making.owner, making.contract)
 
 
 def _kept(name: ChildName, exc: KubeError) -> Problem:

@@ -34,7 +34,7 @@ from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Observation, Short, TerminalError
 from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout, without_others_status
-from handlers.notices import of_children
+from handlers.notices import notices_of_children
 from handlers.pause import PausedWrites, is_paused, paused_status
 from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
@@ -174,7 +174,7 @@ async def _make_match(
     children, problems = matched.children, matched.problems
     notices = (
         *wanted.rendering.notices,
-        *of_children(children),
+        *notices_of_children(children),
         *notices_of(matched.stays),
     )
     handing_over = tuple(stay.child for stay in matched.stays)

@@ -41,7 +41,7 @@ def notices_of(stays: Iterable[Stay]) -> tuple[Notice, ...]:
     )
 
 
-def listed(names: Iterable[str]) -> str:
+def enumerated(names: Iterable[str]) -> str:
     """Return names for a sentence, the first of them where they are many."""
     found = sorted(names)
     more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""

@@ -16,9 +16,8 @@ import msgspec
 
 from crds.kubernetes import POD
 from handlers import plan
-from handlers.plan import Standing
 from handlers.pods import has_ended
-from handlers.stays import Stay, listed
+from handlers.stays import Stay, enumerated
 
 if TYPE_CHECKING:
     from crds.kubernetes import Manifest
@@ -38,7 +37,11 @@ async def still_needed(
     rendered = {plan.child_name(manifest): manifest for manifest in rendering.children}
     stale = plan.stale(rendered, making.reads.possible(candidates))
     lives = await making.read_all([name for name in stale if name in rendering.underlying])
-    ours = [name for name, live in lives.items() if live is not None and _is_ours(making, live)]
+    ours = [
+        name
+        for name, live in lives.items()
+        if live is not None and plan.is_ours(live, making.owner, making.contract)
+    ]
     if not ours:
         return ()
     workloads = {kind.kind for kind in making.contract.workloads}
@@ -50,23 +53,17 @@ async def still_needed(
         and not _has_moved(making, handler, typed, rendered[child.name], child)
     ]
     if moving:
-        names = listed(" ".join(child.name) for child in moving)
+        names = enumerated(" ".join(child.name) for child in moving)
         why = (
             f"kept for pods of before until these are ready as asked (Ready says what they lack): "
             f"{names}"
         )
     elif leaving := await _leaving(making, handler, typed, rendering):
-        why = f"kept for pods of before until these have ended: {listed(leaving)}"
+        why = f"kept for pods of before until these have ended: {enumerated(leaving)}"
     else:
         return ()
     is_blocked = any(child.problem is not None for child in moving)
     return tuple(Stay(child=name, why=why, is_blocked=is_blocked) for name in ours)
-
-
-def _is_ours(making: Making, live: Manifest) -> bool:
-    if plan.is_being_deleted(live):
-        return False
-    return plan.standing(live, making.owner, making.contract) is Standing.OURS
 
 
 def _has_moved(

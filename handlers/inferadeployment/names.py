@@ -12,6 +12,7 @@ from crds.inferadeployment import (
     SERVICE_LABEL,
     Service,
 )
+from crds.kind import Kind
 from crds.kubernetes import (
     DEPLOYMENT,
     GROUP_LABEL,
@@ -38,9 +39,14 @@ def child_name(deployment: str, suffix: str) -> str:
     return f"{deployment}-{suffix}"
 
 
-def workload_kind(service: Service) -> str:
+def workload_kind(service: Service) -> Kind:
     """Return the kind of a service's workload."""
-    return DEPLOYMENT.kind if service.number_of_nodes == 1 else LEADER_WORKER_SET.kind
+    return DEPLOYMENT if service.number_of_nodes == 1 else LEADER_WORKER_SET
+
+
+def workload_name(deployment: str, name: str, service: Service) -> ChildName:
+    """Return the workload of a service, as the spec has it."""
+    return ChildName(workload_kind(service).kind, child_name(deployment, name))
 
 
 def service_labels(deployment: str, service: str) -> dict[str, str]:

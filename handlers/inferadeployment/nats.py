@@ -12,7 +12,7 @@ from crds.kubernetes import SERVICE, STATEFUL_SET, Manifest
 from handlers import plan
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, TerminalError
-from handlers.inferadeployment.names import NATS, child_name, nats_labels, workload_kind
+from handlers.inferadeployment.names import NATS, child_name, nats_labels, workload_name
 from handlers.manifests import child, entries
 
 IMAGE = "nats:2.14.0"
@@ -104,7 +104,7 @@ def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
 def _workloads(resource: InferaDeployment) -> tuple[ChildName, ...]:
     """Return the workloads of the services, as the spec has them."""
     return tuple(
-        ChildName(workload_kind(service), child_name(resource.metadata.name, name))
+        workload_name(resource.metadata.name, name, service)
         for name, service in sorted(resource.spec.services.items())
     )
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from crds.inferadeployment import KIND, InferaDeployment, Service
-from crds.kind import Kind
 from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.conditions import Reason
 from handlers.handler import ChildName, Facts, Notice, Rendering
@@ -24,6 +23,8 @@ from handlers.inferadeployment.names import (
     common_children,
     service_labels,
     successions,
+    workload_kind,
+    workload_name,
 )
 from handlers.inferadeployment.podspec import Template, added, port_of, template
 from handlers.inferadeployment.quantities import with_canonical
@@ -72,19 +73,13 @@ def _added(resource: InferaDeployment) -> dict[ChildName, tuple[str, ...]]:
     """Return, of every workload, what its pods get although nobody asks for it."""
     deployment = resource.metadata.name
     found = {
-        ChildName(_kind_of(service).kind, child_name(deployment, name)): tuple(
-            added(resource, service)
-        )
+        workload_name(deployment, name, service): tuple(added(resource, service))
         for name, service in resource.spec.services.items()
     }
     if gaie.gateway_of(resource) is not None:
         picker = ChildName(DEPLOYMENT.kind, child_name(deployment, PICKER))
         found[picker] = tuple(gaie.added(PICKER))
     return found
-
-
-def _kind_of(service: Service) -> Kind:
-    return LEADER_WORKER_SET if service.number_of_nodes > 1 else DEPLOYMENT
 
 
 def _workload(
@@ -108,7 +103,7 @@ def _workload(
                 ],
             },
         )
-    kind = _kind_of(service)
+    kind = workload_kind(service)
     is_group = kind == LEADER_WORKER_SET
     yield child(
         kind,

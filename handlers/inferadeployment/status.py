@@ -50,6 +50,7 @@ from handlers.inferadeployment.names import (
     service_children,
     service_labels,
     workload_kind,
+    workload_name,
 )
 from handlers.inferadeployment.workloads import Workload
 from handlers.manifests import entries, without_nulls
@@ -99,7 +100,7 @@ def status(resource: InferaDeployment, observation: Observation) -> Manifest:
         built["observedGeneration"] = resource.metadata.generation
     built["services"] = {
         name: {
-            "kind": workload_kind(resource.spec.services[name]),
+            "kind": workload_kind(resource.spec.services[name]).kind,
             "replicas": workload.replicas,
             "readyReplicas": workload.ready_replicas,
         }
@@ -155,7 +156,7 @@ def serves(resource: InferaDeployment, child: ChildName, live: Manifest) -> bool
         entrance = _entrance(resource, observation)
         return entrance is not None and entrance.picker.is_satisfied
     return any(
-        child == ChildName(workload_kind(service), child_name(resource.metadata.name, name))
+        child == workload_name(resource.metadata.name, name, service)
         and _service(resource, name, service, observation).is_satisfied
         for name, service in resource.spec.services.items()
     )
@@ -180,7 +181,7 @@ def recorded(resource: InferaDeployment) -> tuple[ChildName, ...]:
 def _service(
     resource: InferaDeployment, name: str, service: Service, observation: Observation
 ) -> Workload:
-    child = ChildName(workload_kind(service), child_name(resource.metadata.name, name))
+    child = workload_name(resource.metadata.name, name, service)
     live = observation.children.get(child)
     if child.kind == DEPLOYMENT.kind:
         return workloads.deployment(live, service.replicas)
@@ -246,7 +247,7 @@ def _services(
 ) -> Iterator[Hindrance]:
     deployment = resource.metadata.name
     for name, workload in judged.items():
-        child = ChildName(workload_kind(resource.spec.services[name]), child_name(deployment, name))
+        child = workload_name(deployment, name, resource.spec.services[name])
         is_told = workload.reason == Reason.CREATING and _has_problem(child, observation)
         if not workload.is_satisfied and not is_told:
             labels = service_labels(deployment, name)
@@ -277,8 +278,7 @@ def _others(resource: InferaDeployment, observation: Observation) -> Iterator[Hi
     """Yield what hinders the children that are neither a service's workload nor a gateway's."""
     deployment = resource.metadata.name
     judged = {
-        ChildName(workload_kind(service), child_name(deployment, name))
-        for name, service in resource.spec.services.items()
+        workload_name(deployment, name, service) for name, service in resource.spec.services.items()
     }
     judged |= {child for child in gateway_children(deployment) if child.kind != SERVICE.kind}
     for child, live in sorted(observation.children.items()):

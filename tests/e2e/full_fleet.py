@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crds.kind import Kind
-from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, POD, Manifest
+from crds.kubernetes import DEPLOYMENT, LEADER_WORKER_SET, Manifest
 from handlers.cli.devstack.fleet import Fleet, node_name
 from tests.builders import InferaDeploymentBuilder, an_infera_deployment
 from tests.e2e.stage import Stage, condition_of
@@ -44,7 +44,7 @@ async def serves_alone(stage: Stage, kind: Kind) -> None:
 
     def is_alone() -> bool:
         assert stage.find(other(kind), WORKER) is None
-        pods = _pods(stage)
+        pods = stage.pods()
         assert {_kind_of(pod) for pod in pods.values()} == {kind}, told(pods)
         return len(pods) == NODES and all(map(is_ready, pods.values()))
 
@@ -56,12 +56,7 @@ async def serves_alone(stage: Stage, kind: Kind) -> None:
 async def is_gone(stage: Stage) -> None:
     """Return once the resource and its pods are gone: the next test needs the nodes."""
     stage.kubectl("delete", "idep/chat")
-    await eventually(lambda: not _pods(stage), 30)
-
-
-def _pods(stage: Stage) -> Moment:
-    items = stage.cluster.get(POD.path(stage.namespace))["items"]
-    return {pod["metadata"]["name"]: pod for pod in items}
+    await eventually(lambda: not stage.pods(), 30)
 
 
 def _kind_of(pod: Manifest) -> Kind:

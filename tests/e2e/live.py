@@ -6,7 +6,7 @@ import json
 from contextlib import ExitStack
 
 from crds.kind import Kind
-from crds.kubernetes import LEADER_WORKER_SET, POD, Manifest
+from crds.kubernetes import LEADER_WORKER_SET, Manifest
 from tests.e2e.stage import CHILD_KINDS, Stage, uid
 from tests.e2e.terminal import Said, Terminal
 from tests.faults.own_loop import in_thread
@@ -98,7 +98,7 @@ class Live:
         """Return which pod (uid) has which name, without those that are on their way out."""
         return {
             uid(pod): pod["metadata"]["name"]
-            for pod in self.stage.cluster.get(POD.path(self.stage.namespace))["items"]
+            for pod in self.stage.pods().values()
             if "deletionTimestamp" not in pod["metadata"]
         }
 

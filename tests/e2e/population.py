@@ -19,6 +19,7 @@ from crds.kind import Kind
 from crds.kubernetes import Manifest
 from handlers.cli.devstack.cluster import Cluster
 from handlers.conditions import READY
+from tests.e2e.stage import CHILD_KINDS
 from tests.faults.kubeconfig import api_server
 
 SHORT: Mapping[str, Any] = {
@@ -35,8 +36,6 @@ A process that gets no time for 3 s still has enough of its lease left to write.
 """
 
 RESOURCES_AT_ONCE = 64
-CHILD_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns if not child.optional)
-"""Kinds that every API server serves."""
 
 
 class ChildId(Struct, frozen=True, order=True):

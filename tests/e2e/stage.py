@@ -11,7 +11,7 @@ import nats
 
 from crds.inferadeployment import CONTRACT
 from crds.kind import Kind
-from crds.kubernetes import Manifest
+from crds.kubernetes import POD, Manifest
 from handlers.cli.devstack.control_plane import ControlPlane
 from handlers.cli.devstack.weir import WeirProcess
 from tests.builders import InferaDeploymentBuilder
@@ -22,6 +22,7 @@ from tests.witness.audit import AuditLog
 INFERA_DEPLOYMENT = CONTRACT.kind
 OWNED_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns)
 CHILD_KINDS: tuple[Kind, ...] = tuple(child.kind for child in CONTRACT.owns if not child.optional)
+"""Kinds that every API server serves."""
 _NOT_FOUND = 404
 
 
@@ -101,6 +102,10 @@ class Stage:
                 raise
             return []
         return found
+
+    def pods(self) -> dict[str, Manifest]:
+        """Return the pods of our namespace by name."""
+        return {pod["metadata"]["name"]: pod for pod in self._items(POD)}
 
     def resource(self, name: str) -> Manifest:
         """Return one of our resources."""

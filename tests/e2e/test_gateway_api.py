@@ -29,7 +29,7 @@ from tests.faults.stand_ins.installing import GAIE, installed
 from tests.stack.eventually import eventually
 from tests.witness.quiet import quiet
 
-ALL_KINDS = (DEPLOYMENT, SERVICE, INFERENCE_POOL, HTTP_ROUTE)
+KINDS = (DEPLOYMENT, SERVICE, INFERENCE_POOL, HTTP_ROUTE)
 OF_THE_GATEWAY = {
     "Deployment/chat-epp",
     "Service/chat-epp",
@@ -64,7 +64,7 @@ async def _rests(stage: Stage) -> None:
 
 
 def _uids(stage: Stage) -> dict[str, str]:
-    return {name: uid(child) for name, child in stage.children(ALL_KINDS).items()}
+    return {name: uid(child) for name, child in stage.children(KINDS).items()}
 
 
 async def test_a_gateway_is_switched_on_beside_services_that_serve_and_off_again(

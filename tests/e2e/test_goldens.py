@@ -24,9 +24,10 @@ from tests.golden.test_reference import INPUTS
 from tests.stack.eventually import eventually
 from tests.stack.fixtures import Kubectl, Weir
 
-CHILD_KINDS = ",".join(
+OWNED_KINDS = ",".join(
     f"{child.kind.plural}.{child.kind.group}".rstrip(".") for child in CONTRACT.owns
 )
+"""For kubectl."""
 
 
 async def every_golden_comes_out_equal(
@@ -65,7 +66,7 @@ def _is_observed(kubectl: Kubectl, namespace: str) -> bool:
 
 def _children(kubectl: Kubectl, namespace: str) -> str:
     """Return the children as a List, without what Kubernetes itself puts into a namespace."""
-    everything = json.loads(kubectl("get", CHILD_KINDS, "-n", namespace, "-o", "json").stdout)
+    everything = json.loads(kubectl("get", OWNED_KINDS, "-n", namespace, "-o", "json").stdout)
     everything["items"] = [
         item for item in everything["items"] if item["metadata"].get("ownerReferences")
     ]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from crds.kubernetes import LEADER_WORKER_SET, POD, SERVICE, Manifest
+from crds.kubernetes import LEADER_WORKER_SET, SERVICE, Manifest
 from handlers.cli.devstack.control_plane import Binaries, ControlPlane
 from handlers.cli.devstack.fleet import Fleet, node_name
 from handlers.cli.devstack.weir import shipped_manifests
@@ -77,11 +77,6 @@ def _workers(replicas: int = 2, image: str = "registry.example/infera:1") -> Man
     }
 
 
-def _pods(stage: Stage) -> dict[str, Manifest]:
-    items = stage.cluster.get(POD.path(stage.namespace))["items"]
-    return {pod["metadata"]["name"]: pod for pod in items}
-
-
 def _status(stage: Stage) -> Manifest:
     """Return the status once it speaks of the present generation; empty before."""
     live = stage.get(LEADER_WORKER_SET, "big")
@@ -112,14 +107,14 @@ async def big(stage: Stage, served: None) -> AsyncIterator[Stage]:
     stage.kubectl("apply", "-f-", document=_workers())
     yield stage
     stage.kubectl("delete", "lws", "--all")
-    await eventually(lambda: not _pods(stage))
+    await eventually(lambda: not stage.pods())
 
 
 async def test_two_groups_of_three_pods_become_ready_with_the_names_that_engines_rely_on(
     big: Stage,
 ) -> None:
     await _is_available(big, 2)
-    pods = _pods(big)
+    pods = big.pods()
     assert sorted(pods) == ["big-0", "big-0-1", "big-0-2", "big-1", "big-1-1", "big-1-2"]
     assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == NODES
     live = big.get(LEADER_WORKER_SET, "big")
@@ -146,12 +141,12 @@ async def test_two_groups_of_three_pods_become_ready_with_the_names_that_engines
 
 async def test_an_image_rolls_group_by_group_on_a_full_fleet(big: Stage) -> None:
     await _is_available(big, 2)
-    before = {uid(pod) for pod in _pods(big).values()}
+    before = {uid(pod) for pod in big.pods().values()}
     offset = big.audit.offset()
     big.kubectl("apply", "-f-", document=_workers(image="registry.example/infera:2"))
     await _is_available(big, 2)
 
-    pods = _pods(big)
+    pods = big.pods()
     assert before.isdisjoint(uid(pod) for pod in pods.values())
     images = {pod["spec"]["containers"][0]["image"] for pod in pods.values()}
     assert images == {"registry.example/infera:2"}
@@ -172,7 +167,7 @@ async def test_a_full_fleet_keeps_the_last_group_pending_until_there_is_room(big
     big.kubectl("scale", "lws/big", "--replicas=3")
 
     def waits_for_room() -> bool:
-        waiting = [condition_of(pod, "PodScheduled") for pod in _pods(big).values()]
+        waiting = [condition_of(pod, "PodScheduled") for pod in big.pods().values()]
         reasons = [condition.get("reason") for condition in waiting]
         assert reasons.count("Unschedulable") == 3, reasons
         status = _status(big)
@@ -189,11 +184,11 @@ async def test_a_full_fleet_keeps_the_last_group_pending_until_there_is_room(big
 
 async def test_a_group_that_loses_a_pod_is_made_anew_as_a_whole(big: Stage) -> None:
     await _is_available(big, 2)
-    before = {name: uid(pod) for name, pod in _pods(big).items()}
+    before = {name: uid(pod) for name, pod in big.pods().items()}
     big.kubectl("delete", "pod", "big-1-2")
 
     def is_anew() -> bool:
-        now = {name: uid(pod) for name, pod in _pods(big).items()}
+        now = {name: uid(pod) for name, pod in big.pods().items()}
         assert now.keys() == before.keys(), sorted(now)
         return {name for name in now if now[name] != before[name]} == {
             "big-1",
@@ -209,14 +204,14 @@ async def test_a_set_that_is_deleted_while_it_rolls_goes_with_its_pods_and_may_c
     big: Stage,
 ) -> None:
     await _is_available(big, 2)
-    before = {uid(pod) for pod in _pods(big).values()}
+    before = {uid(pod) for pod in big.pods().values()}
     big.kubectl("apply", "-f-", document=_workers(image="registry.example/infera:2"))
     big.kubectl("delete", "lws/big")
     big.kubectl("apply", "-f-", document=_workers(replicas=1))
     await _is_available(big, 1)
 
     def is_alone() -> bool:
-        pods = _pods(big)
+        pods = big.pods()
         assert sorted(pods) == ["big-0", "big-0-1", "big-0-2"]
         return before.isdisjoint(uid(pod) for pod in pods.values())
 
@@ -233,7 +228,7 @@ async def test_a_restart_of_the_api_server_is_followed(big: Stage) -> None:
 async def test_a_crd_that_is_removed_takes_sets_and_pods_along_and_comes_again(big: Stage) -> None:
     await _is_available(big, 2)
     remove_crds(big.cluster, [LEADER_WORKER_SETS])
-    await eventually(lambda: not _pods(big))
+    await eventually(lambda: not big.pods())
     assert install_crds(big.cluster, [LEADER_WORKER_SETS]) == [LEADER_WORKER_SETS]
     big.kubectl("apply", "-f-", document=_workers())
     await _is_available(big, 2)

@@ -12,13 +12,11 @@ from crds.kind import Kind
 from crds.kubernetes import (
     HTTP_ROUTE,
     INFERENCE_POOL,
-    LEADER_WORKER_SET,
-    POD,
     ROLE,
     Manifest,
 )
 from handlers.cli.devstack.control_plane import ControlPlane
-from tests.e2e.stage import CHILD_KINDS, Stage, controller_of, uid
+from tests.e2e.stage import OWNED_KINDS, Stage, controller_of, uid
 from tests.faults.own_loop import in_thread
 from tests.faults.stand_ins.gateways import (
     CONTROLLER_NAME,
@@ -139,7 +137,7 @@ async def test_a_route_is_accepted_while_its_gateway_is_there_and_allows_it(
 # The reference operator
 
 NAMES = sorted(path.name.removesuffix(".in.yaml") for path in GOLDENS.glob("*.in.yaml"))
-KINDS = {kind.kind: kind for kind in (*CHILD_KINDS, LEADER_WORKER_SET, HTTP_ROUTE, INFERENCE_POOL)}
+KINDS = {kind.kind: kind for kind in OWNED_KINDS}
 
 
 def _children(stage: Stage, served: Golden) -> dict[str, Manifest]:
@@ -220,4 +218,4 @@ async def test_the_reference_goes_on_until_it_is_stopped_and_says_what_it_said(
         await asyncio.sleep(2 * EVERY_SECONDS)
         assert _theirs(stage, offset) == []
         stage.kubectl("delete", "idep", name)
-        await eventually(lambda: not stage.cluster.get(POD.path(stage.namespace))["items"])
+        await eventually(lambda: not stage.pods())

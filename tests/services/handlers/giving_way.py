@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bridge.events import ChildHint, EventType, ObjectKey
+from bridge.events import ChildHint, EventType
 from bridge.kube import MERGE_PATCH
 from bridge.settings import Settings
 from crds.inferadeployment import CONTRACT, DEPLOYMENT_LABEL
@@ -23,7 +23,6 @@ from tests.services.handlers.conftest import OWNER, Desk
 from tests.services.handlers.looking import looked
 from tests.services.handlers.renderings import ORDINARY, a_deployment
 
-KEY = ObjectKey(CONTRACT.kind.queue_name, "a", OWNER)
 FORMER = ChildName("Deployment", "child")
 SUCCESSOR = ChildName("StatefulSet", "child")
 NO_NODE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handlers.handler import ChildName
-from handlers.stays import NAMED_MAX, Stay, listed, notices_of
+from handlers.stays import NAMED_MAX, Stay, enumerated, notices_of
 
 FORMER = ChildName("Deployment", "d-s")
 BROKER = [ChildName("Service", "d-nats"), ChildName("StatefulSet", "d-nats")]
@@ -22,5 +22,5 @@ def test_what_stays_for_the_same_reason_is_told_once_and_taken_for_no_fault() ->
 
 def test_of_many_names_the_first_are_told_and_the_others_counted() -> None:
     names = [f"pod-{number}" for number in reversed(range(NAMED_MAX + 2))]
-    assert listed(names) == "pod-0, pod-1, pod-2, pod-3, pod-4 and 2 more"
-    assert listed(names[-2:]) == "pod-0, pod-1"
+    assert enumerated(names) == "pod-0, pod-1, pod-2, pod-3, pod-4 and 2 more"
+    assert enumerated(names[-2:]) == "pod-0, pod-1"
