@@ -61,9 +61,10 @@ $(INSTALLED): requirements.lock pyproject.toml
 	if [ -z "$${found:-}" ]; then \
 	  echo 'weir: Python >= 3.11 with its venv module is needed: install it (python3 and python3-venv), or set PYTHON=/path/to/python3' >&2; exit 1; \
 	fi; \
-	echo "making $(VENV) with $$("$$found" --version), about half a minute, once ..." >&2; \
+	echo "making $(VENV) with $$("$$found" --version), once: half a minute on an idle machine ..." >&2; \
 	"$$found" -m venv --clear $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
+	$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock \
+	  | sed -nE 's/^(Collecting|Installing) ([^ ]+).*/  \1 \2/p' >&2 \
 	  || { echo 'weir: requirements.lock cannot be installed: see the error above; is the package index reachable (PIP_INDEX_URL)?' >&2; exit 1; }; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
 	touch $@

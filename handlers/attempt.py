@@ -27,6 +27,7 @@ from handlers.breaker import Breaker
 from handlers.children import World
 from handlers.dead import bury, exhume
 from handlers.dry_run import DryRun
+from handlers.conditions import is_ready
 from handlers.errors import DependencyDown, OtherOperator, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record
@@ -36,7 +37,7 @@ from handlers.locks import Turn
 from handlers.other_operator import tell_other_operator
 from handlers.quarantine import say_quarantined
 from handlers.queue import Delivery
-from handlers.reconcile import DUE, Subject, is_ready, reconcile
+from handlers.reconcile import DUE, Subject, reconcile
 from handlers.settle import (
     Circumstances,
     Result,

@@ -219,6 +219,14 @@ def transitions(before: Manifest | None, after: Manifest | None) -> list[Transit
     return changed
 
 
+def is_ready(status: Manifest) -> bool:
+    """Return whether the condition Ready is True."""
+    return any(
+        condition.get("type") == READY and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
 def moment(text: object) -> datetime | None:
     """Return the time that RFC 3339 text names, None where it names none: others write, too."""
     try:

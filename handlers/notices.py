@@ -32,8 +32,9 @@ def notices_of_children(children: list[Child]) -> tuple[Notice, ...]:
         (
             Reason.IMMUTABLE_FIELD,
             (
-                "only a new object can hold them, so they stay as they are; undo the edit, or "
-                "delete the object so that it is made anew: "
+                "only a new object could hold what is asked for, so these stay as they are; undo "
+                "the edit, or delete the object so that it is made anew (of a StatefulSet its "
+                "volume claims, too): "
             ),
             True,
             [

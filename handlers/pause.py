@@ -19,8 +19,15 @@ from bridge.settings import Settings
 from bridge.telemetry import METRICS, logger
 from crds.kind import Kind
 from crds.kubernetes import CONFIG_MAP, Manifest
-from handlers.conditions import PROGRESSING, Judgement, Reason, with_condition
-from handlers.plan import annotation
+from handlers import plan
+from handlers.conditions import (
+    PROGRESSING,
+    READY,
+    Judgement,
+    Reason,
+    is_ready,
+    with_condition,
+)
 
 if TYPE_CHECKING:
     from handlers.writes import Writes
@@ -36,7 +43,7 @@ log = logger(__name__)
 
 def is_paused(resource: Manifest) -> bool:
     """Return whether the annotation on a resource says that it is paused."""
-    return annotation(resource, ANNOTATION).lower() == "true"
+    return plan.annotation(resource, ANNOTATION).lower() == "true"
 
 
 def words(everything: str, waiting: list[str]) -> str:
@@ -77,14 +84,23 @@ def paused_status(
         message=words("" if is_paused(resource) else everything, waiting),
     )
     generation = resource["metadata"].get("generation")
-    return with_condition(base, judged, generation=generation, now=now)
+    base = with_condition(base, judged, generation=generation, now=now)
+    if waiting and plan.was_edited(resource) and is_ready(base):
+        # What serves is not what is asked for: a pipeline that waits for Ready must not go on.
+        unready = msgspec.structs.replace(judged, type=READY)
+        base = with_condition(base, unready, generation=generation, now=now)
+    return base
 
 
 def _of_before(status: Manifest, before: Manifest) -> Manifest:
-    """Return the status with the services and the generation of the one before."""
+    """Return the status with the services, gateway and generation of the one before."""
     now = status.get("services") or {}
     kept = {name: now.get(name, held) for name, held in (before.get("services") or {}).items()}
-    of_before = {"services": kept, "observedGeneration": before.get("observedGeneration")}
+    of_before = {
+        "services": kept,
+        "gaie": before.get("gaie") and (status.get("gaie") or before["gaie"]),
+        "observedGeneration": before.get("observedGeneration"),
+    }
     rest = {name: value for name, value in status.items() if name not in of_before}
     return {**rest, **{name: value for name, value in of_before.items() if value}}
 

@@ -25,11 +25,7 @@ from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_in_cluster
-from handlers.conditions import (
-    Reason,
-    moment,
-    transitions,
-)
+from handlers.conditions import Reason, is_ready, moment, transitions
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Observation, Short, TerminalError
 from handlers.kube_events import post_events
@@ -324,14 +320,6 @@ def _fenced(status: Manifest, before: Manifest) -> Manifest:
         **status,
         "conditions": [*others, {**last, "message": f"{last.get('message', '')}{TAKEN_OVER}"}],
     }
-
-
-def is_ready(status: Manifest) -> bool:
-    """Return whether the condition Ready is True."""
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
 
 
 def now_text() -> str:

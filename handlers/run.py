@@ -19,7 +19,7 @@ from bridge import telemetry
 from bridge.garbage import collect_seldom
 from bridge.health import Check, serve_health
 from bridge.jetstream import Bus, BusError, BusUnavailable
-from bridge.kube import Kube, connect_kube
+from bridge.kube import UNAUTHORIZED, Kube, connect_kube
 from bridge.kube_errors import KubeError, Unavailable
 from bridge.nats_connection import connect_nats
 from bridge.settings import Settings
@@ -232,13 +232,13 @@ class Process:
             METRICS.set_queue_depth(group, state.pending, state.ack_pending)
 
     async def _kubernetes_answers(self) -> bool:
-        """Return whether the API server serves again; any answer of its own is one."""
+        """Return whether the API server serves us again; no answer does while it knows us not."""
         try:
             await self._kube.request("GET", "/readyz", timeout_seconds=3)
         except Unavailable:
             return False
-        except KubeError:
-            return True
+        except KubeError as exc:
+            return exc.status != UNAUTHORIZED
         return True
 
 

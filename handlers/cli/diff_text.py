@@ -67,6 +67,8 @@ class Compared(Struct, frozen=True, kw_only=True):
     """Why it could not be found out."""
     is_new: bool = False
     """It is not in the cluster yet."""
+    is_refused: bool = False
+    """Only an edit of it helps; until then nothing is made of it."""
 
     @property
     def title(self) -> str:
@@ -76,8 +78,8 @@ class Compared(Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether a child is not as it would be."""
-        return any(one.action != "leave" for one in self.objects)
+        """Whether a child is not as it would be, or nobody can say what it should be."""
+        return self.is_refused or any(one.action != "leave" for one in self.objects)
 
     @property
     def is_worth_telling(self) -> bool:
@@ -119,6 +121,7 @@ def summary(found: list[Compared]) -> str:
     objects = [changed for one in found for changed in one.objects]
     words = ("create", "change", "replace", "delete", "blocked", "untried", "leave")
     counts = {word: sum(changed.action == word for changed in objects) for word in words}
+    counts["refused"] = sum(one.is_refused for one in found)
     said = ", ".join(f"{word} {count}" for word, count in counts.items() if count)
     restarting = [changed for changed in objects if changed.restarts]
     pods = sum(changed.pods for changed in restarting)

@@ -274,7 +274,7 @@ async def _compared(
 ) -> Compared:
     """Return what a resync of the resource would do to its children."""
     kind = handler.contract.kind.kind
-    note, objects = "", tuple[ObjectDifference, ...]()
+    note, objects, is_refused = "", tuple[ObjectDifference, ...](), False
     dry_run = DryRun(
         Writer(world.kube, _NoEnd(), world.settings, on_first=_unsaid, is_cut=lambda: False)
     )
@@ -293,7 +293,7 @@ async def _compared(
                 )
             objects = objects_of(matched, dry_run.foretold)
     except TerminalError as exc:
-        note = f"left as it is: {exc.reason}: {exc.message}"
+        note, is_refused = f"left as it is: {exc.reason}: {exc.message}", True
     except GiveBack as exc:
         if exc.grows:
             return Compared(kind=kind, key=key, error=f"{exc}: try again", waits=lookout.why)
@@ -301,7 +301,13 @@ async def _compared(
     except KubeError as exc:
         return _failed(handler, key, exc)
     return Compared(
-        kind=kind, key=key, note=note, waits=lookout.why, objects=objects, is_new=is_new
+        kind=kind,
+        key=key,
+        note=note,
+        waits=lookout.why,
+        objects=objects,
+        is_new=is_new,
+        is_refused=is_refused,
     )
 
 

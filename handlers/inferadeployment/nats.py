@@ -102,11 +102,17 @@ def _is_shared_by_default(resource: InferaDeployment, facts: Facts) -> bool:
 
 
 def _workloads(resource: InferaDeployment) -> tuple[ChildName, ...]:
-    """Return the workloads of the services, as the spec has them."""
-    return tuple(
-        workload_name(resource.metadata.name, name, service)
-        for name, service in sorted(resource.spec.services.items())
-    )
+    """Return the workloads of the services, as the spec has them and as the last status had."""
+    deployment = resource.metadata.name
+    asked = {
+        workload_name(deployment, name, service) for name, service in resource.spec.services.items()
+    }
+    # Those of a service that an edit gives another kind, or another name, know where it was.
+    known = (resource.status.services if resource.status else None) or {}
+    was = {
+        ChildName(reported.kind, child_name(deployment, name)) for name, reported in known.items()
+    }
+    return tuple(sorted(asked | was))
 
 
 def _used(live: Manifest | None) -> Iterator[str]:
@@ -141,7 +147,8 @@ def _shared(facts: Facts, *, is_asked_for: bool) -> Bus:
     raise TerminalError(
         Reason.INVALID_SPEC,
         f"{by} asks for the NATS of this platform, and this install names none for engines: set "
-        f"WEIR_NATS_ENGINE_URL for the handlers, or use spec.nats.deploy or spec.nats.url",
+        f"WEIR_NATS_ENGINE_URL for the handlers (the next resync sees it, or that of a bridge that "
+        f"is restarted), or use spec.nats.deploy or spec.nats.url",
     )
 
 

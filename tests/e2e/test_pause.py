@@ -41,6 +41,7 @@ async def test_edits_of_a_paused_resource_wait_and_are_then_carried_out_as_a_who
     running.kubectl("replace", "-f-", document=_paused(edited.manifest()))
     waits = ("apply Deployment/chat-worker", "delete Deployment/chat-extra")
     await running.says("chat", "Progressing", "False", "Paused", *waits)
+    await running.says("chat", "Ready", "False", "Paused", *waits)
     running.kubectl("delete", "service", "chat-server")
     await running.says("chat", "Progressing", "False", "Paused", "create Service/chat-server")
     running.kubectl("delete", "deployment", "chat-server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -52,7 +53,9 @@ def call_on(loop: asyncio.AbstractEventLoop, action: Callable[[], T]) -> T:
 @contextmanager
 def in_thread(service: S) -> Iterator[S]:
     """Yield *service* served by a thread of its own: a test that blocks does not block it."""
-    loop = asyncio.new_event_loop()
+    selector = selectors.DefaultSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    idle = len(selector.get_map())
     thread = threading.Thread(target=loop.run_forever, name=type(service).__name__, daemon=True)
     thread.start()
     try:
@@ -61,7 +64,20 @@ def in_thread(service: S) -> Iterator[S]:
             yield service
         finally:
             asyncio.run_coroutine_threadsafe(service.stop(), loop).result(_CALL_SECONDS)
+            closed = _closed(selector, idle)
+            asyncio.run_coroutine_threadsafe(closed, loop).result(_CALL_SECONDS)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_CALL_SECONDS)
         loop.close()
+
+
+async def _closed(selector: selectors.BaseSelector, idle: int) -> None:
+    """
+    Return once the loop waits for nothing any more but what is its own.
+
+    A connection that is given up while it is made is closed by and by, TLS's goodbye included.
+    """
+    async with asyncio.timeout(_CALL_SECONDS):
+        while len(selector.get_map()) > idle:  # noqa: ASYNC110 - a selector tells nobody
+            await asyncio.sleep(0.01)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 
 from handlers.cli.devstack import access
 from handlers.cli.devstack.process import ProcessError
@@ -76,7 +75,8 @@ class Cluster(ABC):
         text = None
         if document is not None:
             several = [document] if isinstance(document, Mapping) else document
-            text = yaml.safe_dump_all(several, sort_keys=False)
+            # As JSON, whose strings are strings: what YAML 1.1 leaves bare may be a number in 1.2.
+            text = "\n---\n".join(json.dumps(one) for one in several)
         done = subprocess.run(  # noqa: S603 - the real kubectl
             [
                 str(self._kubectl_program),

@@ -248,7 +248,9 @@ async def test_what_is_no_longer_rendered_goes(desk: Desk) -> None:
 async def test_what_a_predecessor_wrote_and_we_do_not_render_goes_when_it_is_taken_over(
     desk: Desk, manager: str
 ) -> None:
+    """What pods are made from goes with an edit that was waiting for somebody to carry it out."""
     manifest = ORDINARY["a small deployment"](desk)
+    desk.owner["status"] = {"observedGeneration": desk.owner["metadata"]["generation"] - 1}
     theirs = deepcopy(manifest)
     theirs["spec"]["minReadySeconds"] = 9
     theirs["metadata"]["labels"]["old"] = "1"

@@ -229,7 +229,7 @@ def test_broker_and_workloads_are_looked_at_only_where_the_resource_does_not_say
     assert HANDLER.depends_on(resource, at_birth) == tuple(name for name in names if name in BROKER)
 
 
-MANAGED = {"nats_engine_url": SHARED["nats_engine_url"]}
+MANAGED: dict[str, Any] = {"nats_engine_url": SHARED["nats_engine_url"]}
 
 
 @pytest.mark.parametrize("now", [MANAGED, BY_DEFAULT, {}])
@@ -256,6 +256,22 @@ def test_pods_stay_with_the_nats_that_they_use_whatever_the_default_becomes(
         assert lives
         kept = rendered(resource, **now, existing=lives)
         assert kept.children == born.children
+
+
+def test_an_edit_of_a_kind_or_a_name_moves_no_engine() -> None:
+    lone = {"worker": {"componentType": "worker"}}
+    born = children(rendered(a_resource(nats=None, services=lone), **BY_DEFAULT))
+    status = {"services": {"worker": {"kind": "Deployment"}}}
+    for services in (
+        {"worker": {"componentType": "worker", "numberOfNodes": 2}},
+        {"engine": {"componentType": "worker"}},
+    ):
+        edited = read(raw(nats=None, services=services) | {"status": status})
+        names = HANDLER.depends_on(edited, Facts(**MANAGED))
+        existing = {name: born[name] for name in names if name in born}
+        assert existing
+        kept = rendered(edited, **MANAGED, existing=existing)
+        assert [notice.reason for notice in kept.notices] == ["SharedBus"]
 
 
 def test_pods_that_were_told_another_nats_follow_the_default_once_the_resource_says_none() -> None:
