@@ -25,9 +25,9 @@ from bridge.streams import QUEUE
 from bridge.telemetry import METRICS, fail_span, logger, span
 from handlers.breaker import Breaker
 from handlers.children import World
+from handlers.conditions import is_ready
 from handlers.dead import bury, exhume
 from handlers.dry_run import DryRun
-from handlers.conditions import is_ready
 from handlers.errors import DependencyDown, OtherOperator, ReconcileError, settled_as
 from handlers.handler import AnyHandler
 from handlers.history import FINISHED, STARTED, History, Record

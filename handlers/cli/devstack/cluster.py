@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
 from handlers.cli.devstack import access
 from handlers.cli.devstack.process import ProcessError
 
