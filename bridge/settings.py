@@ -96,11 +96,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """While a resource is not ready it is looked at this often, at first."""
     not_ready_seconds_max: _Positive = 60.0
     """While it has not been ready for long, this often."""
-    successor_pods_seconds: _Positive = 30.0
+    successor_pods_seconds: _Positive = 120.0
     """A workload gives way to its successor of another kind once that lacks pods for so long.
 
     No quota and no gate is told of in the status of a LeaderWorkerSet; a controller that lives
-    makes pods within seconds.
+    makes pods within seconds, or a minute where it is busy.
     """
     rollouts_per_minute: Annotated[int, Meta(ge=1, le=1000)] = 10
     """So many workloads a minute get new pods because Weir renders them anew; edits are free."""

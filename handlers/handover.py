@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from crds.kubernetes import POD
 from handlers import plan
+from handlers.conditions import moment
 from handlers.handler import ChildName, Short
 from handlers.manifests import entries
 from handlers.pods import is_gated, lacks_room
@@ -93,6 +94,8 @@ async def _awaiting(
     if not is_short_of(pods, handler.pods_due(successor.live)):
         return _waiting(former, successor.name)
     since = patience.since(former)
+    if any(was_made_since(pod, since) for pod in pods):
+        since = patience.now
     if patience.now - since >= patience.seconds:
         return None
     bound = (
@@ -119,6 +122,18 @@ def is_short_of(pods: Iterable[Manifest], due: int) -> bool:
     One on its way out counts: its controller makes the next one when it is gone.
     """
     return sum(not is_gated(pod) for pod in pods) < min(due, PODS_MAX)
+
+
+def was_made_since(pod: Manifest, since: float) -> bool:
+    """
+    Return whether a controller made a pod, or ended one, since then: nothing keeps it from that.
+
+    So it does with pods that crash, again and again; between two of them there is none.
+    """
+    if plan.is_being_deleted(pod):
+        return True
+    created = moment(pod["metadata"].get("creationTimestamp"))
+    return not is_gated(pod) and created is not None and created.timestamp() > since
 
 
 def is_pod_of(pod: Manifest, workload: Manifest) -> bool:

@@ -25,7 +25,7 @@ from crds.kubernetes import POD, Manifest
 from handlers import plan
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_in_cluster
-from handlers.conditions import Reason, is_ready, moment, transitions
+from handlers.conditions import READY, WARNING, Reason, is_ready, moment, transitions
 from handlers.errors import CONFLICT_RETRY_SECONDS, GiveBack
 from handlers.handler import AnyHandler, Observation, Short, TerminalError
 from handlers.kube_events import post_events
@@ -215,7 +215,9 @@ async def _make_match(
         return Outcome(result=result, reason=reason, error=lookout.why)
     waits = any(child.waits for child in children)
     look_again = writer.is_fencing or waits or bool(handing_over) or not is_ready(status)
-    waited = _waited_seconds(status, now)
+    waited = max(
+        _waited_seconds(status, now), _warned_seconds(status, now) if handing_over else 0.0
+    )
     return Outcome(
         result=Result.CHANGED if writer.has_started else Result.UNCHANGED,
         reason=problems[0].reason if problems else "",
@@ -254,11 +256,20 @@ def _is_well(pod: Manifest) -> bool:
 
 def _waited_seconds(status: Manifest, now: str) -> float:
     """Return how long a resource has been unready; 0 where it is ready, or was never judged."""
+    return _seconds_of(status, now, READY, ("False", "Unknown"))
+
+
+def _warned_seconds(status: Manifest, now: str) -> float:
+    """Return for how long there has been something to warn of."""
+    return _seconds_of(status, now, WARNING, ("True",))
+
+
+def _seconds_of(status: Manifest, now: str, type_: str, values: tuple[str, ...]) -> float:
     since = next(
         (
             condition.get("lastTransitionTime")
             for condition in status.get("conditions") or ()
-            if condition.get("type") == "Ready" and condition.get("status") != "True"
+            if condition.get("type") == type_ and condition.get("status") in values
         ),
         now,
     )

@@ -44,11 +44,10 @@ async def still_needed(
     ]
     if not ours:
         return ()
-    workloads = {kind.kind for kind in making.contract.workloads}
     moving = [
         child
         for child in children
-        if child.name.kind in workloads
+        if plan.pod_template(rendered[child.name]) is not None
         and child.name not in rendering.underlying
         and not _has_moved(making, handler, typed, rendered[child.name], child)
     ]

@@ -35,7 +35,7 @@ from handlers.conditions import (
     conditions,
 )
 from handlers.handler import ChildName, Observation, Problem, TerminalError
-from handlers.inferadeployment import gateway, workloads
+from handlers.inferadeployment import crashing, gateway, workloads
 from handlers.inferadeployment.gaie import gateway_namespace, gateway_of
 from handlers.inferadeployment.gateway import Acceptance, Gateway
 from handlers.inferadeployment.names import (
@@ -106,6 +106,10 @@ def status(resource: InferaDeployment, observation: Observation) -> Manifest:
         }
         for name, workload in judged.items()
     }
+    ready_replicas = {name: workload.ready_replicas for name, workload in judged.items()}
+    crash = crashing.said_before(resource, ready_replicas, {one.reason for one in hindrances})
+    if crash is not None:
+        hindrances = [Hindrance(reason=crash.reason, message=crash.message)]
     if entrance is not None:
         built["gaie"] = _gaie(resource, entrance)
     built["conditions"] = _conditions(resource, observation, hindrances)

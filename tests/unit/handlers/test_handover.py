@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from crds.kubernetes import Manifest
-from handlers.handover import PODS_MAX, is_out_of_quota, is_pod_of, is_short_of
+from handlers.handover import (
+    PODS_MAX,
+    is_out_of_quota,
+    is_pod_of,
+    is_short_of,
+    was_made_since,
+)
 from handlers.pods import lacks_room
 
 
@@ -58,6 +65,33 @@ def test_a_pod_lacks_room_where_the_end_of_others_may_give_it_a_node(
     pod: Manifest, *, lacks: bool
 ) -> None:
     assert lacks_room(pod) is lacks
+
+
+BEGUN = datetime(2026, 12, 1, 12, 0, 0, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_so"),
+    [
+        (a_pod(creationTimestamp="2026-12-01T11:59:59Z"), False),
+        (a_pod(creationTimestamp="2026-12-01T12:00:00Z"), False),
+        (a_pod(creationTimestamp="2026-12-01T12:00:01Z"), True),
+        (
+            a_pod(scheduled("False", "SchedulingGated"), creationTimestamp="2026-12-01T12:00:01Z"),
+            False,
+        ),
+        (
+            a_pod(
+                creationTimestamp="2026-12-01T11:59:59Z", deletionTimestamp="2026-12-01T12:00:09Z"
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_controller_that_makes_or_ends_pods_is_kept_from_none(
+    pod: Manifest, *, is_so: bool
+) -> None:
+    assert was_made_since(pod, BEGUN) is is_so
 
 
 @pytest.mark.parametrize(
