@@ -153,6 +153,23 @@ def _assert_leads_to_the_workers(stage: Stage) -> None:
     assert len(server["spec"]["template"]["spec"]["containers"]) == 1
 
 
+async def test_behind_a_gateway_what_pods_no_longer_run_on_goes_too(running: Stage) -> None:
+    """A pool and a route have no pods: nothing waits for them."""
+    _applied(running, a_gateway())
+    running.apply(_behind_a_gateway().with_managed_nats())
+    await running.ready("chat")
+    elsewhere = {"url": "nats://elsewhere:4222"}
+    running.apply(
+        _behind_a_gateway().with_spec(
+            nats=elsewhere, discoveryBackend="etcd", etcdEndpoint="elsewhere:2379"
+        )
+    )
+    await running.ready("chat")
+    rights = (f"{kind}/chat-disc" for kind in ("ServiceAccount", "Role", "RoleBinding"))
+    await running.vanish("StatefulSet/chat-nats", "Service/chat-nats", *rights)
+    await _rests(running)
+
+
 async def test_host_names_go_from_the_route_as_they_go_from_the_spec(running: Stage) -> None:
     """One of two, then all; the defaults that the Gateway API fills in stay, and are left alone."""
     _applied(running, a_gateway())

@@ -108,6 +108,33 @@ async def test_a_deletion_of_the_whole_waits_for_nobody(running: Stage) -> None:
     await running.vanish("InferaDeployment/chat", *UNDERLYING, "Deployment/chat-worker")
 
 
+async def test_a_successor_that_crashes_takes_nothing_away_and_is_told_once(
+    running: Stage,
+) -> None:
+    """Its group is made anew again and again; who undoes the edit has lost no pod."""
+    chat = an_infera_deployment("chat").with_worker(replicas=1)
+    running.apply(chat)
+    await running.ready("chat")
+    pods = {uid(pod) for pod in running.pods().values()}
+    with in_thread(StandInLeaderWorkerSets(running.cluster)):
+        running.apply(chat.with_worker(replicas=1, nodes=2, image="registry.example/a:crashes"))
+        await running.says("chat", "Ready", "False", "Crashing", "service worker")
+        offset = running.audit.offset()
+        for _ in range(12):  # looks, a second apart and more: far beyond the patience
+            await running.read_since(running.audit.offset(), "chat")
+        assert running.find(DEPLOYMENT, "chat-worker") is not None
+        written = running.audit.mutating(
+            user_agent_prefix="weir-handlers", namespace=running.namespace, from_offset=offset
+        )
+        assert [event for event in written if event.object_ref.resource == "events"] == []
+        assert pods <= {uid(pod) for pod in running.pods().values()}
+
+        running.apply(chat)
+        await running.ready("chat")
+        await running.vanish("LeaderWorkerSet/chat-worker")
+    await eventually(lambda: {uid(pod) for pod in running.pods().values()} == pods)
+
+
 @pytest.mark.parametrize("says_generation", [True, False])
 async def test_a_quota_that_keeps_a_successor_from_its_pods_does_not_keep_both_for_ever(
     running: Stage, *, says_generation: bool
