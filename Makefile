@@ -64,7 +64,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	echo "making $(VENV) with $$("$$found" --version), once: half a minute on an idle machine ..." >&2; \
 	"$$found" -m venv --clear $(VENV); \
 	$(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock \
-	  | sed -nE 's/^(Collecting|Installing) ([^ ]+).*/  \1 \2/p' >&2 \
+	  | while read -r verb what _; do case $$verb in Collecting|Installing) echo "  $$verb $$what" >&2;; esac; done \
 	  || { echo 'weir: requirements.lock cannot be installed: see the error above; is the package index reachable (PIP_INDEX_URL)?' >&2; exit 1; }; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
 	touch $@
