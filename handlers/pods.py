@@ -54,7 +54,7 @@ def troubles(pods: Iterable[Manifest], labels: Mapping[str, str], group: str = "
         if _is_of(pod, labels, group) and (trouble := trouble_of(pod)) is not None:
             found.setdefault(trouble.reason, []).append(trouble.message)
     return [
-        Trouble(reason=reason, message=f"{_counted(messages)}; {_REMEDIES[reason]}")
+        Trouble(reason=reason, message=f"{_counted(messages)}; {_remedy(reason, messages[0])}")
         for reason, messages in sorted(found.items(), key=lambda item: _ORDER.index(item[0]))
     ]
 
@@ -126,6 +126,14 @@ _REMEDIES: Mapping[Reason, str] = {
     Reason.CRASHING: "read its log with kubectl logs --previous",
 }
 _ORDER = tuple(_REMEDIES)
+_VOLUMES = "PersistentVolumeClaim"
+"""In the scheduler's words where no node is to blame."""
+
+
+def _remedy(reason: Reason, message: str) -> str:
+    if _VOLUMES in message:
+        return "look at its claims (kubectl get pvc): a storage class may be missing, or a volume"
+    return _REMEDIES[reason]
 
 
 def _counted(messages: list[str]) -> str:

@@ -86,3 +86,23 @@ def test_pods_of_others_and_pods_on_their_way_out_say_nothing() -> None:
 def test_a_running_pod_is_no_trouble() -> None:
     scheduled = {"type": "PodScheduled", "status": "True"}
     assert troubles([pod(phase="Running", conditions=[scheduled]), {}], LABELS) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("0/1 nodes are available: 1 Insufficient amd.com/gpu.", "free or add nodes"),
+        ("pod has unbound immediate PersistentVolumeClaims. not found", "kubectl get pvc"),
+        ('persistentvolumeclaim "data" not found; PersistentVolumeClaim', "kubectl get pvc"),
+    ],
+)
+def test_a_pod_without_a_node_is_told_what_it_lacks(words: str, remedy: str) -> None:
+    unscheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": words,
+    }
+    (trouble,) = troubles([pod(conditions=[unscheduled])], LABELS)
+    assert trouble.reason == "Unschedulable"
+    assert remedy in trouble.message
