@@ -107,12 +107,28 @@ class AuditEvent(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(AuditEvent)
+_BEGIN = b'{"kind":"Event","apiVersion":"audit.k8s.io/'
 
 
 def parse(lines: Iterable[bytes]) -> list[AuditEvent]:
-    """Return the events of *lines*, oldest received first; a torn last line is left out."""
-    events = [_decoder.decode(line) for line in lines if line.endswith(b"\n") and line.strip()]
+    """
+    Return the events of *lines*, oldest received first; a torn last line is left out.
+
+    So is what a server that was killed had written of one: the next server's first stands behind
+    it in the same line.
+    """
+    events = [_event(line) for line in lines if line.endswith(b"\n") and line.strip()]
     return sorted(events, key=lambda event: event.request_received_timestamp)
+
+
+def _event(line: bytes) -> AuditEvent:
+    begun = line.rfind(_BEGIN)
+    try:
+        return _decoder.decode(line)
+    except msgspec.DecodeError:
+        if begun <= 0:
+            raise
+    return _decoder.decode(line[begun:])
 
 
 class AuditLog:

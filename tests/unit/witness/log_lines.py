@@ -40,7 +40,7 @@ def line(
         event["objectRef"]["subresource"] = subresource
     if body is not None:
         event["requestObject"] = body
-    return json.dumps(event).encode() + b"\n"
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
 def child_write(

@@ -3,6 +3,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from tests.unit.witness.log_lines import line
 from tests.witness.audit import AuditLog, Writer, parse
 
@@ -58,6 +61,14 @@ def test_a_line_that_is_still_being_written_is_not_read_yet() -> None:
 
     assert parse([whole, whole[:-20]]) == parse([whole])
     assert parse([whole, whole[:-1]]) == parse([whole])
+
+
+def test_what_a_killed_server_was_writing_hides_nothing_of_the_next_one() -> None:
+    whole, next_one = line(1, "create", "services", "a"), line(2, "create", "services", "b")
+    for end in (30, 60, len(whole) - 2):
+        assert parse([whole, whole[:end] + next_one]) == parse([whole, next_one])
+    with pytest.raises(msgspec.DecodeError):
+        parse([whole[:30] + b"\n"])
 
 
 def test_the_user_agent_names_the_process_of_ours_and_nobody_else() -> None:
