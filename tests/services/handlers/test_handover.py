@@ -135,7 +135,9 @@ async def test_a_successor_that_has_too_few_pods_for_long_has_no_place(waiting: 
         assert (waiting.deletes(), outcome.handing_over) == ([], (FORMER,))
     warning = await waiting.condition("Warning")
     assert warning is not None
-    assert "lacking or gated, by a quota perhaps: if that lasts 30 s, it goes" in warning["message"]
+    assert (
+        "lacking or gated, by a quota perhaps: if that lasts 120 s, it goes" in warning["message"]
+    )
     (short,) = waiting.state.short
     assert short.workload == FORMER
     assert abs(time.time() - short.since) < 20
