@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -145,13 +146,22 @@ async def test_a_successor_that_has_too_few_pods_for_long_has_no_place(waiting: 
     def since(seconds: float) -> tuple[Short, ...]:
         return (Short(workload=FORMER, since=time.time() - seconds),)
 
+    waiting.settings = msgspec.structs.replace(waiting.settings, successor_pods_seconds=1.0)
+    await asyncio.sleep(1.2)
     waiting.due = 1
-    waiting.state = msgspec.structs.replace(waiting.state, short=since(31))
+    waiting.state = msgspec.structs.replace(waiting.state, short=since(1.1))
     await waiting.by_timer()
     assert (waiting.deletes(), waiting.state.short) == ([], ())
 
+    # A pod that was made since then says that nothing keeps its controller from that.
     waiting.due = 2
-    waiting.state = msgspec.structs.replace(waiting.state, short=since(31))
+    waiting.state = msgspec.structs.replace(waiting.state, short=since(3600))
+    await waiting.by_timer()
+    (short,) = waiting.state.short
+    assert waiting.deletes() == []
+    assert abs(time.time() - short.since) < 20
+
+    waiting.state = msgspec.structs.replace(waiting.state, short=since(1.1))
     await waiting.by_timer()
     assert waiting.deletes() == ["delete Deployment/child"]
     assert waiting.state == EMPTY
