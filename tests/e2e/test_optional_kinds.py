@@ -178,3 +178,27 @@ def _is_watched(stage: Stage, offset: int) -> bool:
         and event.user_agent.startswith("weir-bridge")
         for event in stage.audit.events(from_offset=offset, stage="ResponseStarted")
     )
+
+
+async def test_a_deletion_waits_for_nothing_that_is_gone(
+    control_plane: ControlPlane, stage: Stage
+) -> None:
+    """Case 35: neither for the CRD of a child nor for NATS; there is no finalizer."""
+    stage.start()
+    wide = an_infera_deployment("wide").with_managed_nats().with_server()
+    with installed(control_plane, LEADER_WORKER_SETS):
+        stage.apply(wide.with_worker("wide", nodes=2))
+        await eventually(lambda: stage.find(LEADER_WORKER_SET, "wide-wide"))
+        await eventually(lambda: len(stage.children()) == 7)
+    assert "finalizers" not in stage.resource("wide")["metadata"]
+    stage.weir.nats.kill()
+    children = tuple(stage.children())
+    stage.kubectl("delete", "idep/wide", "--timeout=20s")
+    await stage.vanish("InferaDeployment/wide", *children)
+
+    stage.weir.nats.start()
+    stage.apply(an_infera_deployment("next").with_server())
+    await stage.ready("next", within_seconds=60)
+    assert {name.partition("/")[2].partition("-")[0] for name in stage.children()} == {"next"}
+    assert stage.bridge.is_running
+    assert stage.handlers.is_running
