@@ -7,6 +7,7 @@ from functools import partial
 
 from crds.kubernetes import DEPLOYMENT, HTTP_ROUTE, INFERENCE_POOL, LEADER_WORKER_SET
 from handlers.cli.devstack.control_plane import ControlPlane
+from handlers.cli.devstack.nats_server import NatsServer
 from tests.builders import a_small_deployment, an_infera_deployment
 from tests.e2e.stage import Stage, versions
 from tests.faults.own_loop import in_thread
@@ -181,7 +182,7 @@ def _is_watched(stage: Stage, offset: int) -> bool:
 
 
 async def test_a_deletion_waits_for_nothing_that_is_gone(
-    control_plane: ControlPlane, stage: Stage
+    control_plane: ControlPlane, nats_server: NatsServer, stage: Stage
 ) -> None:
     """Case 35: neither for the CRD of a child nor for NATS; there is no finalizer."""
     stage.start()
@@ -191,12 +192,12 @@ async def test_a_deletion_waits_for_nothing_that_is_gone(
         await eventually(lambda: stage.find(LEADER_WORKER_SET, "wide-wide"))
         await eventually(lambda: len(stage.children()) == 7)
     assert "finalizers" not in stage.resource("wide")["metadata"]
-    stage.weir.nats.kill()
+    nats_server.kill()
     children = tuple(stage.children())
     stage.kubectl("delete", "idep/wide", "--timeout=20s")
     await stage.vanish("InferaDeployment/wide", *children)
 
-    stage.weir.nats.start()
+    nats_server.start()
     stage.apply(an_infera_deployment("next").with_server())
     await stage.ready("next", within_seconds=60)
     assert {name.partition("/")[2].partition("-")[0] for name in stage.children()} == {"next"}
