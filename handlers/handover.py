@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
-from crds.kubernetes import POD
 from handlers import plan
 from handlers.conditions import moment
 from handlers.handler import ChildName, Short
 from handlers.manifests import entries
+from handlers.pod_reads import PODS_MAX, read_pods
 from handlers.pods import is_gated, lacks_room
 from handlers.stays import Stay
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from handlers.apply import Child, Making
     from handlers.handler import AnyHandler, Rendering
 
-PODS_MAX = 500
-"""Pods of one successor that are asked for; one that lacks room is enough."""
 OUT_OF_QUOTA = "exceeded quota"
 """Words of the API server for a pod that a ResourceQuota keeps from being made."""
 
@@ -108,10 +105,7 @@ async def _awaiting(
 async def _pods(
     making: Making, handler: AnyHandler, typed: Any, name: ChildName, workload: Manifest
 ) -> list[Manifest]:
-    data = await making.kube.list_objects(
-        POD, making.namespace, label_selector=handler.pods_of(typed, name), limit=PODS_MAX
-    )
-    pods = msgspec.json.decode(data).get("items") or ()
+    pods = await read_pods(making.kube, making.namespace, handler.pods_of(typed, name))
     return [pod for pod in pods if is_pod_of(pod, workload)]
 
 

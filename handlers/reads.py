@@ -43,7 +43,7 @@ class Reads:
         self._namespace = namespace
         self._kinds = {child.kind.kind: child.kind for child in contract.owns}
         self._limit = asyncio.Semaphore(IN_PARALLEL)
-        self._begun: dict[ChildName, asyncio.Task[bytes | None]] = {}
+        self._begun: dict[ChildName, asyncio.Task[Manifest | None]] = {}
         self._sent: set[ChildName] = set()
         """Of the begun ones, those that the API server has been asked for."""
         self._unserved: set[str] = set()
@@ -67,14 +67,12 @@ class Reads:
     async def see(self, name: ChildName) -> Manifest | None:
         """Return a child as `take` will: what was decided by it holds for what is then written."""
         self.begin([name])
-        data = await self._begun[name]
-        return None if data is None else msgspec.json.decode(data)
+        return await self._begun[name]
 
     async def take(self, name: ChildName) -> Manifest | None:
         """Return a child as the quorum held it since this look began."""
         begun = self._begun.pop(name, None)
-        data = await (begun or self._read(name))
-        return None if data is None else msgspec.json.decode(data)
+        return await (self._read(name) if begun is None else begun)
 
     def is_served(self, kind: str) -> bool:
         """Return whether the API server may have a kind: False where the last read said not."""
@@ -111,7 +109,7 @@ class Reads:
                 read.cancel()
         await self.drop()
 
-    async def _read(self, name: ChildName) -> bytes | None:
+    async def _read(self, name: ChildName) -> Manifest | None:
         async with self._limit:
             self._sent.add(name)
             try:
@@ -124,4 +122,4 @@ class Reads:
             finally:
                 self._sent.discard(name)
             self._unserved.discard(name.kind)
-            return data
+            return None if data is None else msgspec.json.decode(data)

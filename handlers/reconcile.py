@@ -21,7 +21,7 @@ from bridge.kube_errors import Conflict, NotFound, Refused
 from bridge.objects import read_object
 from bridge.settings import Settings
 from bridge.telemetry import logger
-from crds.kubernetes import POD, Manifest
+from crds.kubernetes import Manifest
 from handlers import plan
 from handlers.budget import unlimited
 from handlers.children import World, match_children, wanted_in_cluster
@@ -32,6 +32,7 @@ from handlers.kube_events import post_events
 from handlers.lookout import OTHER_OPERATOR, Lookout, without_others_status
 from handlers.notices import notices_of_children
 from handlers.pause import PausedWrites, is_paused, paused_status
+from handlers.pod_reads import read_pods
 from handlers.reads import Reads
 from handlers.settle import Outcome, Result, holds_back
 from handlers.stays import notices_of
@@ -50,8 +51,6 @@ UNTIMED_PROBLEMS = ("WaitingForDeletion", "ImmutableField")
 """Problems that an event ends: time alone does not."""
 COSTLY_PROBLEMS = ("Refused", "KindNotInstalled", "ImmutableField", "FieldNotKnown")
 """Problems that the API server told us of by refusing a write."""
-PODS_MAX = 500
-"""Pods of one resource that are read for their reasons; some tell what the others would."""
 PATIENCE = 6
 """What has been unready for six minutes is looked at every minute."""
 
@@ -239,19 +238,10 @@ async def _status(
     waited = _waited_seconds(resource.get("status") or {}, observation.now)
     if is_ready(status) or waited < world.settings.not_ready_seconds / 2:
         return status
-    data = await world.kube.list_objects(
-        POD,
-        resource["metadata"]["namespace"],
-        label_selector=handler.pod_selector(typed),
-        limit=PODS_MAX,
-    )
-    pods = [pod for pod in msgspec.json.decode(data).get("items") or () if not _is_well(pod)]
-    return handler.status(typed, msgspec.structs.replace(observation, pods=tuple(pods)))
-
-
-def _is_well(pod: Manifest) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    namespace = resource["metadata"]["namespace"]
+    pods = await read_pods(world.kube, namespace, handler.pod_selector(typed))
+    ailing = tuple(pod for pod in pods if not is_ready(pod.get("status") or {}))
+    return handler.status(typed, msgspec.structs.replace(observation, pods=ailing))
 
 
 def _waited_seconds(status: Manifest, now: str) -> float:

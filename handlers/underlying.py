@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from crds.kubernetes import POD
 from handlers import plan
+from handlers.pod_reads import read_pods
 from handlers.pods import has_ended
 from handlers.stays import Stay, enumerated
 
@@ -80,12 +78,12 @@ async def _leaving(
     making: Making, handler: AnyHandler, typed: Any, rendering: Rendering
 ) -> list[str]:
     """Return the pods that are on their way out, or of a workload that is not asked for."""
-    data = await making.kube.list_objects(
-        POD, making.namespace, label_selector=handler.pod_selector(typed)
-    )
+    selector = handler.pod_selector(typed)
+    # All of them: the one that ends may be the last.
+    pods = await read_pods(making.kube, making.namespace, selector, limit=None)
     asked = {plan.child_name(manifest) for manifest in rendering.children}
     found = []
-    for pod in msgspec.json.decode(data).get("items") or ():
+    for pod in pods:
         workload = handler.workload_of(typed, pod)
         if workload is None or workload in rendering.underlying or has_ended(pod):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -172,7 +172,24 @@ class EndingLease:
         return 60.0 if self.calls >= 0 else 0.0
 
 
-async def is_cut(look: Awaitable[Outcome]) -> bool:
+async def cut_at_every_write(scene: Scene, holds: Callable[[], Awaitable[bool]]) -> int:
+    """
+    Return at how many calls a look could be cut, once one was not; after each something holds.
+
+    What is remembered is lost each time.
+    """
+    alive, cuts, was_cut = scene.desk.lease, 0, True
+    while was_cut:
+        scene.desk.lease = EndingLease(cuts)  # type: ignore[assignment]
+        was_cut = await _is_cut(scene.by_event())
+        assert await holds()
+        scene.state = EMPTY
+        cuts += was_cut
+    scene.desk.lease = alive
+    return cuts
+
+
+async def _is_cut(look: Awaitable[Outcome]) -> bool:
     try:
         await look
     except LeaseLost:

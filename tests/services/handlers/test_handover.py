@@ -21,9 +21,8 @@ from tests.services.handlers.giving_way import (
     FORMER,
     NO_NODE,
     SUCCESSOR,
-    EndingLease,
     Scene,
-    is_cut,
+    cut_at_every_write,
 )
 
 
@@ -263,16 +262,12 @@ async def test_who_dies_at_any_write_is_followed_by_one_who_ends_it(scene: Scene
     alive = scene.desk.lease
     for serving, goes in (set[ChildName](), None), ({SUCCESSOR}, FORMER):
         scene.serving = serving
-        cuts = 0
-        was_cut = True
-        while was_cut:
-            scene.desk.lease = EndingLease(cuts)  # type: ignore[assignment]
-            was_cut = await is_cut(scene.by_event())
-            assert await scene.is_there(FORMER) or (serving and await scene.is_there(SUCCESSOR))
-            scene.state = EMPTY
-            cuts += was_cut
-        assert cuts >= 2
-        scene.desk.lease = alive
+
+        async def one_serves(*, is_served: bool = bool(serving)) -> bool:
+            there = await scene.is_there(FORMER)
+            return there or (is_served and await scene.is_there(SUCCESSOR))
+
+        assert await cut_at_every_write(scene, one_serves) >= 2
         alive.predecessor_died = True
         await scene.by_event()
         alive.predecessor_died = False

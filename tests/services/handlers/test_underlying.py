@@ -8,7 +8,7 @@ from crds.kubernetes import Manifest
 from handlers.handler import ChildName, Rendering
 from handlers.state import EMPTY
 from tests.services.handlers.conftest import Desk
-from tests.services.handlers.giving_way import FORMER, EndingLease, Scene, is_cut
+from tests.services.handlers.giving_way import FORMER, Scene, cut_at_every_write
 from tests.services.handlers.renderings import ORDINARY, a_container, a_deployment
 
 BROKER = ChildName("Service", "child")
@@ -122,16 +122,11 @@ async def test_who_dies_at_any_write_is_followed_by_one_who_ends_it(scene: Scene
     alive = scene.desk.lease
     for serving in (set[ChildName](), {FORMER}):
         scene.serving = serving
-        cuts = 0
-        was_cut = True
-        while was_cut:
-            scene.desk.lease = EndingLease(cuts)  # type: ignore[assignment]
-            was_cut = await is_cut(scene.by_event())
-            assert serving or await scene.is_there(BROKER)
-            scene.state = EMPTY
-            cuts += was_cut
-        assert cuts >= 1
-        scene.desk.lease = alive
+
+        async def is_kept(*, is_served: bool = bool(serving)) -> bool:
+            return is_served or await scene.is_there(BROKER)
+
+        assert await cut_at_every_write(scene, is_kept) >= 1
         alive.predecessor_died = True
         await scene.by_timer()
         alive.predecessor_died = False

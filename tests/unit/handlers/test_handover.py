@@ -9,12 +9,12 @@ import pytest
 
 from crds.kubernetes import Manifest
 from handlers.handover import (
-    PODS_MAX,
     is_out_of_quota,
     is_pod_of,
     is_short_of,
     was_made_since,
 )
+from handlers.pod_reads import PODS_MAX
 from handlers.pods import lacks_room
 
 
